@@ -5,10 +5,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 # What needs another server or much time; `make test` leaves it out but for one smoke test of each server.
-LONG := spark or postgres or browser or faults or fuzz or slow
+LONG := smoke or spark or postgres or browser or faults or fuzz or slow
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --durations 10 -rs
 
-.PHONY: demo test test-all test-system check docs bench vectors clean
+.PHONY: demo test test-long test-all test-system check docs bench vectors clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -23,6 +23,7 @@ $(VENV)/.developed: pyproject.toml
 demo: $(VENV)/.installed
 	$(BIN)/countveil demo
 
+# COUNTVEIL_BARE=1 make test: as on a machine without PostgreSQL, Chromium, Java, curl and a C compiler.
 test: $(VENV)/.developed
 	COUNTVEIL_TESTS=fast $(PYTEST) -m 'smoke or not ($(LONG))'
 
@@ -32,10 +33,12 @@ $(VENV)-peer/.installed:
 	$(VENV)-peer/bin/python -m pip install --quiet --disable-pip-version-check cell-key-perturbation==3.1.0 'pandas>=2,<4'
 	touch $@
 
-test-all: test $(VENV)-peer/.installed
-	$(PYTEST) -m 'not smoke and ($(LONG) or examples)'
+test-long: $(VENV)/.developed $(VENV)-peer/.installed
+	$(PYTEST) -m '$(LONG) or examples'
 
-# Debian's packages that test-all uses; as root.
+test-all: test test-long
+
+# Debian's packages that test-long uses; as root.
 test-system:
 	apt-get update -qq
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \

@@ -9,13 +9,15 @@ one line that says what; one that fails does not stop the others. All of them to
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from tests.support import needs  # noqa: E402
+
 BENCHMARKS = sorted(path.stem for path in HERE.glob("*.py") if path != Path(__file__))
 PACKAGES = {
     "accounting": ("scipy", "dp_accounting"),
@@ -26,6 +28,8 @@ PACKAGES = {
     "service": ("fastapi", "uvicorn", "jinja2", "pyarrow"),
 }
 """What each imports beyond countveil's own dependencies; all of them come with `pip install -e '.[dev]'`."""
+PROGRAMS = {"page": "chromium", "scale": "java"}
+"""The program that each needs to measure anything, but not to print its help."""
 
 
 def missing(name: str) -> str | None:
@@ -33,10 +37,9 @@ def missing(name: str) -> str | None:
     for package in PACKAGES.get(name, ()):
         if find_spec(package) is None:
             return f"the Python package {package} is missing: pip install -e '.[dev]'"
-    if name == "scale" and not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
-        return "Java is missing: apt-get install openjdk-17-jre-headless"
-    if name == "page" and not os.path.exists("/usr/bin/chromium"):
-        return "Chromium is missing: apt-get install chromium"
+    program = PROGRAMS.get(name)
+    if program and "--help" not in sys.argv and needs.find(program) is None:
+        return needs.explain(program)
     if name == "service" and not os.path.isdir("/dev/shm"):
         return "/dev/shm, a folder in memory, is missing: it exists on Linux"
     return None

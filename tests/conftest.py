@@ -1,7 +1,7 @@
 """Settings of all tests: markers by folder, the hypothesis profile, distribution over workers, and a time limit.
 
 Markers say what a test needs or why it takes long (pyproject.toml lists them). `make test` leaves out those that need
-another server or much time; `make test-all` runs them afterwards.
+another server or much time, but for smoke tests; `make test-long` runs them, and the smoke tests.
 """
 
 from __future__ import annotations
@@ -63,6 +63,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(PLACES[name])
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("examples")
+
+
+@pytest.fixture
+def java() -> Path:
+    return needs.need("java")
 
 
 class Sharing(LoadScopeScheduling):

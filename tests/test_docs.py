@@ -19,7 +19,6 @@ import os
 import re
 import runpy
 import shlex
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -35,6 +34,7 @@ from countveil.cli import cli
 from tests.support import api_page, configuration_page, figures, routes_page
 from tests.support.curated import runner
 from tests.support.error_page import list_errors, render_page
+from tests.support.needs import need
 from tests.support.serving import Server, clean
 
 ROOT = Path(__file__).parents[1]
@@ -152,8 +152,9 @@ def commands(block: str) -> list[tuple[str, str]]:
     return [(match[1], match[2]) for match in matches if match is not None]
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is missing: make test-system, or apt-get install curl")
+@pytest.mark.smoke
 def test_the_session_on_the_page_of_the_service_runs_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need("curl")
     environment, names = {**clean(), "NO_PROXY": "*"}, {}
     checker, checked, server = doctest.OutputChecker(), 0, None
     python = doctest.DocTestRunner(checker)
@@ -258,6 +259,12 @@ def test_links_between_pages_lead_to_existing_files() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_only_the_page_on_installing_says_where_countveil_comes_from() -> None:
+    """Elsewhere `pip install "countveil[EXTRA]"` adds an extra to the installed countveil, which needs no index."""
+    command = re.compile(r"pip install (?:\.|countveil)(?![\[\w])")
+    assert [page.name for page in PAGES if command.search(page.read_text())] == ["install.md"]
+
+
 RESULTS = ROOT / "benchmarks" / "results"
 MARK = re.compile(
     r"(?P<figure>[0-9][0-9.,]*)(?P<unit> %)?\s*(?:<!--|#) (?P<file>[a-z_]+\.txt): (?P<row>.*?\{\}.*?)(?: -->|$)",
@@ -332,7 +339,7 @@ def test_files_named_in_texts_exist() -> None:
 
 
 def test_make_bench_runs_every_benchmark_and_every_benchmark_starts() -> None:
-    """`make bench` runs every benchmark; here each prints its help, which needs all of its imports."""
+    """`make bench` runs every benchmark; here each prints its help, which needs all of its imports and no server."""
     alone = {
         name: value for name, value in os.environ.items() if not name.startswith("MAKE")
     }  # as if make were not running already
@@ -348,11 +355,11 @@ def test_make_bench_runs_every_benchmark_and_every_benchmark_starts() -> None:
         assert f"== benchmarks/{path.name}\nusage: {path.name} " in done.stdout
 
 
-def test_a_benchmark_names_its_missing_requirement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_a_benchmark_names_its_missing_requirement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTVEIL_BARE", "1")
     bench = runpy.run_path(str(ROOT / "benchmarks" / "__main__.py"))
-    assert bench["missing"]("scale") == "Java is missing: apt-get install openjdk-17-jre-headless"
+    assert bench["missing"]("scale") == "Java is missing: make test-system, or apt-get install openjdk-17-jre-headless"
+    assert bench["missing"]("page") == "Chromium is missing: make test-system, or apt-get install chromium"
     assert bench["missing"]("ledger") is None
 
 

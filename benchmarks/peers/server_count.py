@@ -9,7 +9,6 @@ which the server reads files and compiles, is not counted.
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import sys
@@ -132,13 +131,14 @@ def open_postgres(path: Path) -> Iterator[Server]:
 
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from countveil.data.engines.postgres import PostgresEngine
+    from tests.support.needs import explain, find
     from tests.support.servers import Postgres
 
-    programs = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
-    if not programs:
-        raise OSError("apt-get install postgresql")
+    program = find("initdb")
+    if program is None:
+        raise OSError(explain("initdb"))
     with ExitStack() as stack:
-        cluster = Postgres(Path(programs[-1]))
+        cluster = Postgres(program.parent)
         stack.callback(cluster.remove)
         connection = stack.enter_context(psycopg.connect(cluster.admin, autocommit=True))
         connection.execute("CREATE TABLE people (region text, score integer, digit integer, person bigint)")

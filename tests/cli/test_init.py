@@ -441,7 +441,7 @@ def test_guesses_are_confirmed_one_by_one(run: Run, answer: Callable[..., None],
     rows = [(i, "NS"[i % 2], i % 2) for i in range(8)]
     write_rows(tmp_path / "people.csv", ["person", "region", "sex"], rows)
     run("people.csv", "--unit", "person")
-    answer("yes", "no", "yes", "male", "male, female")
+    answer("Y", "maybe", "", "No", "y", "male", "male, female")
     done = run("--confirm")
     assert done.code == 0
     assert "1 of 3, people, the bounds: rows_per_person = 1, cells_per_person = 1" in done.out
@@ -458,16 +458,33 @@ def test_guesses_are_confirmed_one_by_one(run: Run, answer: Callable[..., None],
     load(tmp_path / "countveil.toml", {}).dataset("people").check_confirmed()
 
 
-def test_guesses_confirmed_before_the_input_ends_stay_confirmed(
-    run: Run, answer: Callable[..., None], tmp_path: Path
+@pytest.mark.parametrize(
+    ("replies", "given"),
+    [(["yes"], "the end of the input"), (["yes", "yess", "", " YES! ", "yes", "yes"], "YES!")],
+    ids=["end", "wrong"],
+)
+def test_three_wrong_replies_or_the_end_of_the_input_end_the_command_and_keep_what_was_confirmed(
+    run: Run, answer: Callable[..., None], tmp_path: Path, replies: list[str], given: str
 ) -> None:
     people(tmp_path)
     run("people.csv", "--unit", "person")
-    answer("yes")
+    answer(*replies)
     done = run("--confirm")
-    assert done.code != 0
-    assert "Traceback" not in done.err
+    assert done.code == 2
+    assert done.err.startswith(f"countveil: reply: got {given}, allowed is yes, no or quit, or y, n or q; ")
+    assert (done.out.count("allowed is yes"), done.err.count("\n")) == (2 if len(replies) > 1 else 0, 1)
     assert load(tmp_path / "countveil.toml", {}).dataset("people").guesses == ("columns.region", "columns.age")
+
+
+def test_three_wrong_labels_end_the_command(run: Run, answer: Callable[..., None], tmp_path: Path) -> None:
+    """`yes y |` ends."""
+    write_rows(tmp_path / "people.csv", ["person", "sex"], [(i, i % 2) for i in range(8)])
+    run("people.csv", "--unit", "person")
+    answer(*"y" * 100)
+    done = run("--confirm")
+    assert done.code == 2
+    assert "reply: got y, allowed is 2 different texts" in done.err
+    assert load(tmp_path / "countveil.toml", {}).dataset("people").guesses == ("columns.sex",)
 
 
 def test_the_option_confirm_is_refused_beside_other_options(run: Run, tmp_path: Path) -> None:

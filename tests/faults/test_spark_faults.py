@@ -11,10 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.needs import JAVA
-
 pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'countveil[spark]'")
-pytestmark = [pytest.mark.slow, JAVA]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("java")]
 ROOT = Path(__file__).parents[2]
 MASTERS = {"local[2,4]": ["fails"], "local-cluster[2,1,1024]": ["lost"], "hosts": ["slow"]}
 

@@ -1,6 +1,6 @@
 """An outside check: ONS's own package applies our exported table, and the noise it adds follows our law.
 
-The package lives in an environment of its own, which `make test-all` makes.
+The package lives in an environment of its own, which `make test-long` makes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
 
-from tests.support.needs import miss, require
+from tests.support.needs import need
 
 COST, ASK = "What would it cost?", re.compile("^Ask, for 1 answer$|^Show it again")
 Visit = Callable[..., Page]
@@ -21,7 +20,6 @@ AXE = (Path(__file__).parents[1] / "browser" / "vendor" / "axe.min.js").read_tex
 RULES = {
     "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 }
-PROGRAM = "/usr/bin/chromium"
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 _STATUS = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
 _CHANGED_MIND = re.compile(r"htmx:(afterRequest|sendAbort), \[object HTML\w+\]")
@@ -30,18 +28,10 @@ _CHANGED_MIND = re.compile(r"htmx:(afterRequest|sendAbort), \[object HTML\w+\]")
 expect.set_options(timeout=60_000)
 
 
-def chromium() -> str:
-    """The path of Chromium; without it the test is skipped with the reason."""
-    require("browser")
-    if not os.path.exists(PROGRAM):
-        miss("Chromium is missing: make test-system, or apt-get install chromium")
-    return PROGRAM
-
-
 @contextmanager
 def launched() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=need("chromium"), args=["--no-sandbox"])
         try:
             yield browser
         finally:

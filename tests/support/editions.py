@@ -32,9 +32,9 @@ GUARANTEE: dict[str, Any] = {
 
 
 @cache
-def mechanism(sensitivity: int = 1) -> Mechanism:
+def mechanism(sensitivity: int = 1, bits: int | None = None) -> Mechanism:
     """The mechanism of measured tables of which one person changes a cell by at most `sensitivity`."""
-    return cv.design(epsilon="1", delta="1e-3", policy="signed", sensitivity=sensitivity)
+    return cv.design(epsilon="1", delta="1e-3", policy="signed", sensitivity=sensitivity, bits=bits)
 
 
 def make_edition(
@@ -46,6 +46,7 @@ def make_edition(
     rows: int = 1,
     cells: int = 1,
     order: Sequence[int] = (0, 1, 2),
+    bits: int | None = None,
 ) -> Edition:
     """An edition by region, and by region and age group; a few of its cells are truly empty."""
     columns_of = (), ("region",), ("region", "age")
@@ -55,7 +56,7 @@ def make_edition(
     region = Column("region", "text", values=tuple(regions))
     columns = region, Column("age", "integer", low=0, high=ages - 1)
     layout = lay_out(declared, Schema("people", columns, unit="id", rows_per_person=rows, cells_per_person=cells))
-    mechanisms = {table.name: mechanism(layout.sensitivity_of(table)[0]) for table in tables}
+    mechanisms = {table.name: mechanism(layout.sensitivity_of(table)[0], bits) for table in tables}
     return Edition(layout, mechanisms, _measure(layout, mechanisms), ["aa11", "bb22", "cc33"])
 
 

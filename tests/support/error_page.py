@@ -31,8 +31,8 @@ def example_config() -> Path:
     return written(Path())
 
 
-def exceed_the_solver_time_limit() -> None:
-    with patch("countveil.numeric.linear_program.highs.PATIENCE", 0.0):
+def exceed_the_solver_limit() -> None:
+    with patch("countveil.numeric.linear_program.highs.WORK", 0):
         cv.design(epsilon="1", eta="0.5", D=5, method="program")
 
 
@@ -93,7 +93,7 @@ EXAMPLES: dict[str, Callable[[], object]] = {
     "ParameterError": lambda: cv.design(epsilon="-1", delta="1e-6"),
     "RequestError": lambda: cv.design(epsilon="1"),
     "InfeasibleError": lambda: cv.design(epsilon="1", delta="1e-6", eta="0.9", policy="signed"),
-    "SolverError": exceed_the_solver_time_limit,
+    "SolverError": exceed_the_solver_limit,
     "CertificateError": lambda: cv.Mechanism.load("mechanism.json"),
     "PTableError": read_a_broken_ptable,
     "QueryError": lambda: cv.Curator.open(example_config()).count("SELECT avg(age) FROM people"),

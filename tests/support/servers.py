@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import glob
 import os
 import pwd
 import shutil
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.needs import miss, require
+from tests.support.needs import need
 
 
 class Postgres:
@@ -89,32 +88,26 @@ class Postgres:
 
 def postgres() -> Postgres:
     """The cluster of this worker; if a package is missing, the test is skipped with its name."""
-    require("postgres")
-    return _cluster()
+    return _cluster(need("initdb").parent)
 
 
 @cache
-def _cluster() -> Postgres:
+def _cluster(programs: Path) -> Postgres:
     pytest.importorskip("psycopg", reason="psycopg is missing: pip install 'countveil[postgres]'")
-    found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
-    if not found:
-        miss("PostgreSQL is missing: make test-system, or apt-get install postgresql")
-    server = Postgres(Path(found[-1]))
+    server = Postgres(programs)
     atexit.register(server.remove)
     return server
 
 
 def spark() -> Any:
     """The Spark session of this worker, on two cores of this machine."""
-    require("spark")
+    need("java")
     return _session()
 
 
 @cache
 def _session() -> Any:
     pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'countveil[spark]'")
-    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
-        miss("Java is missing: make test-system, or apt-get install openjdk-17-jre-headless")
     from countveil.data.engines.spark import session
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import click
+
+T = TypeVar("T")
+REPLIES = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "q": "quit", "quit": "quit"}
+TRIES = 3
+"""The number of replies to one question after which the command ends, if none of them is allowed."""
 
 
 def confirm_guesses(path: str) -> None:
@@ -20,7 +28,7 @@ def confirm_guesses(path: str) -> None:
         asked = "are these the values that are publicly known to be possible?"
         if guess.column is None:
             asked = "do these bounds rest on public or earlier knowledge?"
-        answer = click.prompt(f"  {asked} (no: leave it open)", type=click.Choice(["yes", "no", "quit"]))
+        answer = _ask(f"{asked} (yes, no or quit; no leaves it open)", _read_answer, "yes, no or quit, or y, n or q")
         if answer == "quit":
             break
         if answer == "no":
@@ -43,15 +51,39 @@ def confirm_guesses(path: str) -> None:
         click.echo(f"nothing in {path} is guessed; next: countveil inspect")
 
 
+def _read_answer(text: str) -> str | None:
+    return REPLIES.get(text.lower())
+
+
 def _ask_labels(codes: tuple[int, ...]) -> list[str]:
     """Ask for the texts that stand for codes; none if the curator gives none."""
+
+    def read(text: str) -> list[str] | None:
+        labels = [part.strip() for part in text.split(",")] if text else []
+        is_allowed = len(set(labels)) == len(labels) in (0, len(codes)) and all(map(str.isprintable, labels))
+        return labels if is_allowed else None
+
     shown = " and ".join(map(str, codes))
-    while True:
-        text = click.prompt(f"  labels for {shown}, such as no, yes (Enter: none)", default="", show_default=False)
-        labels = [part.strip() for part in text.split(",")]
-        if not text.strip() or (len(set(labels)) == len(codes) == len(labels) and all(map(str.isprintable, labels))):
-            return labels if text.strip() else []
-        click.echo(f"  give {len(codes)} different texts, with a comma between")
+    allowed = f"{len(codes)} different texts, with a comma between, or Enter for none"
+    return _ask(f"labels for {shown}, such as no, yes (Enter: none)", read, allowed)
+
+
+def _ask(question: str, read: Callable[[str], T | None], allowed: str) -> T:
+    """Ask until `read` understands the reply, at most `TRIES` times."""
+    from countveil.errors import ParameterError
+
+    for left in reversed(range(TRIES)):
+        try:
+            reply = input(f"  {question}: ").strip()
+        except EOFError:
+            click.echo()
+            raise ParameterError("reply", "the end of the input", allowed, "what was confirmed is written") from None
+        value = read(reply)
+        if value is not None:
+            return value
+        if left:
+            click.echo(f"  allowed is {allowed}")
+    raise ParameterError("reply", reply, allowed, "this was the third reply; what was confirmed is written")
 
 
 def _plain(text: str) -> str:

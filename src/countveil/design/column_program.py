@@ -52,6 +52,7 @@ class CellProgram(Program):
 
     def __init__(self) -> None:
         super().__init__()
+        self.notes: list[str] = []
         self.one = self.variable(1, 1)
         self._hinges: dict[tuple[Term, Term | None], int] = {}
 
@@ -90,6 +91,14 @@ class CellProgram(Program):
         if solution.residual > residual:
             raise NoSolution("failed")
         return solution
+
+    def solve_later(self, terms: Iterable[Term], residual: Fraction, what: str) -> Solution | None:
+        """As `solve`, for a later objective `what`; without a solution the result is None, and `notes` say so."""
+        try:
+            return self.solve(terms, residual)
+        except NoSolution:
+            self.notes.append(f"not minimised, because the solver gave up on this stage: {what}")
+            return None
 
 
 def moment(n: int, cells: Cells, power: int) -> list[Term]:
@@ -317,8 +326,8 @@ class ColumnProgram:
         meets it.
         """
         if self.model.delta is None:
-            return self._minimise([(self.delta, ONE)])
-        solution = self._minimise([(self.eta, -ONE), (self.excess, _PROHIBITIVE)])
+            return self.program.solve([(self.delta, ONE)], _FEASIBLE)
+        solution = self.program.solve([(self.eta, -ONE), (self.excess, _PROHIBITIVE)], _FEASIBLE)
         if solution[self.excess] > self.model.delta * _RELAXATION:
             raise NoSolution("infeasible")
         return solution
@@ -326,30 +335,26 @@ class ColumnProgram:
     def solve_in_order(self) -> Proposal:
         """Optimise in this order: the first objective, then the bias below n0, then the mean squared errors.
 
-        If the solver gives up on a later stage, the laws of the stage before are used.
+        If the solver gives up on a later stage, the laws of the stage before are used, and `program.notes` say so.
         """
         solution = self.optimise()
         self._keep_first(solution)
-        stages = [[(variable, ONE) for variable in self._biases.values()], self._squared_errors()]
-        if not any(solution[variable] > NEGLIGIBLE for variable in self._biases.values()):
-            del stages[0]
-        for terms in stages:
-            try:
-                solution = self._minimise(terms)
-            except NoSolution:
+        stages = [("mean squared errors", self._squared_errors())]
+        if any(solution[variable] > NEGLIGIBLE for variable in self._biases.values()):
+            stages.insert(0, ("the bias of small counts", [(variable, ONE) for variable in self._biases.values()]))
+        for what, terms in stages:
+            if (better := self.program.solve_later(terms, _FEASIBLE, what)) is None:
                 break
+            solution = better
             self.program.constrain(terms, upper=solution.objective * LEEWAY + NEGLIGIBLE)
         return self._proposal(solution)
 
     def least_variance(self) -> Proposal:
         """The laws with the least mean squared errors within the given delta; eta is not constrained."""
-        solution = self._minimise([*self._squared_errors(), (self.excess, _PROHIBITIVE**2)])
+        solution = self.program.solve([*self._squared_errors(), (self.excess, _PROHIBITIVE**2)], _FEASIBLE)
         if self.model.delta is None or solution[self.excess] > self.model.delta * _RELAXATION:
             raise NoSolution("infeasible")
         return self._proposal(solution)
-
-    def _minimise(self, terms: Sequence[Term]) -> Solution:
-        return self.program.solve(terms, _FEASIBLE)
 
     def _keep_first(self, solution: Solution) -> None:
         """Constrain delta or eta to stay at the optimum that was found, up to a tiny relaxation."""

@@ -261,7 +261,7 @@ class Signed:
             ) from None
         what = {"singleton": "least singleton delta, then variance", "variance": "least variance within delta"}
         aim = what.get(request.objective, "least delta, then variance")
-        return "program", list(values[left:]), (f"linear program: {aim}",)
+        return "program", list(values[left:]), (f"linear program: {aim}", *program.program.notes)
 
     def _paper(self, epsilon: Fraction, eta: Fraction, D: int) -> list[int]:
         form = paper.closed_form(epsilon, eta, D)

@@ -307,7 +307,8 @@ class Whole:
                 raise SolverError("the solver gave up on this program; lower D, or use method remap") from None
             raise self._no_solution(program.model.epsilon, D, n0) from None
         request, epsilon = self.request, program.model.epsilon
-        notes, prices = self._notes(n0, D, program), self._price_list(n0, program)
+        notes = (*self._notes(n0, D, program), *program.program.notes)
+        prices = self._price_list(n0, program)
         settings = terms(request, "program", epsilon, proposal.eta, D, notes=notes, prices=prices)
         mechanism = certify(lambda bits: self._laws(proposal, program, n0, bits), settings)
         if request.delta is not None and mechanism.delta > request.delta:

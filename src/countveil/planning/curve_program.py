@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
 
@@ -136,8 +135,7 @@ class CurveProgram:
             last = max((n + 1 for n, v in enumerate(self._biases[:last]) if solution[v] > NEGLIGIBLE), default=0)
         self._set_unbiased_from(last)
         self.program.constrain(biases, upper=solution.objective * LEEWAY + NEGLIGIBLE)
-        with suppress(NoSolution):  # without a solution, keep the laws of least bias
-            solution = self.program.solve(self._spread(), _ROUGH)
+        solution = self.program.solve_later(self._spread(), _ROUGH, "mean squared errors") or solution
         return LawsByCount(self.law, tuple(self._law(n, solution, unbiased=n >= last) for n in range(self.D))), last
 
     def _set_unbiased_from(self, n0: int) -> None:

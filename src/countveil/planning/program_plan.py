@@ -80,10 +80,12 @@ def propose(target: Target, objective: str, n0: int | None = None) -> ProposedLa
             continue
         _check_size(law.right)
         try:
-            laws, first = CurveProgram(law, *curve).solve(n0)
+            program = CurveProgram(law, *curve)
+            laws, first = program.solve(n0)
         except NoSolution:
             continue
-        return ProposedLaws(laws, math.log(curve[0][-1]) / STEPS, _notes(dip, len(curve[0]), first))
+        notes = (*_notes(dip, len(curve[0]), first), *program.program.notes)
+        return ProposedLaws(laws, math.log(curve[0][-1]) / STEPS, notes)
     if n0 is None:
         raise InfeasibleError("the program found no laws within this budget", "use method remap")
     raise InfeasibleError(

@@ -108,14 +108,14 @@ def design(
     if against is not None and freeze_zero:
         spec = replace(spec, zero_delta=_zero_delta(against, spec.epsilon))
     try:
-        table = _best_table(spec, fmt, units)
+        table, skipped = _best_table(spec, fmt, units)
     except InfeasibleError:
         if spec.zero_delta is None:
             raise
         notes.append("with these parameters the pair of counts 0 and 1 cannot be kept within the incumbent's delta")
         spec = replace(spec, zero_delta=None)
-        table = _best_table(spec, fmt, units)
-    notes += _notes(spec, table, units)
+        table, skipped = _best_table(spec, fmt, units)
+    notes += [*_notes(spec, table, units), *skipped]
     if against is not None:
         notes += list_worse_readings(table, against, spec.epsilon)
     return Designed(table, spec, objective, fmt, (*notes, *warnings(table, fmt)))
@@ -168,10 +168,13 @@ def _zero_delta(against: PTable, epsilon: Fraction) -> Fraction:
     return delta * (1 - Fraction(1, 10**5))
 
 
-def _best_table(spec: Spec, fmt: Format, units: int) -> PTable:
-    """The table of least delta among those that are rounded for the format and keep to the limit on the variance."""
+def _best_table(spec: Spec, fmt: Format, units: int) -> tuple[PTable, list[str]]:
+    """The table of least delta among those that are rounded for the format and keep to the limit on the variance.
+
+    With it come the notes of its linear program.
+    """
     _check(spec)
-    tables: list[PTable] = []
+    tables: list[tuple[PTable, list[str]]] = []
     failure: InfeasibleError | SolverError | None = None
     for epsilon in _epsilons(spec, units):
         try:
@@ -186,7 +189,7 @@ def _best_table(spec: Spec, fmt: Format, units: int) -> PTable:
             f"{decimal_text(spec.max_variance, 8)}",
             "raise V or the number of cell keys",
         )
-    return min(tables, key=lambda table: rank_table(table, spec.epsilon))
+    return min(tables, key=lambda each: rank_table(each[0], spec.epsilon))
 
 
 def _epsilons(spec: Spec, units: int) -> list[Fraction]:
@@ -202,7 +205,7 @@ def _epsilons(spec: Spec, units: int) -> list[Fraction]:
     return [spec.epsilon, *(Fraction(math.floor(1000 * math.log(units) / k), 1000) for k in others)]
 
 
-def _solve_and_round(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> PTable | None:
+def _solve_and_round(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> tuple[PTable, list[str]] | None:
     """The rounded table of the program at this epsilon; None if no rounded table keeps to the limit on the variance.
 
     While rounding makes a variance exceed the limit, the program is solved for a smaller limit.
@@ -212,7 +215,8 @@ def _solve_and_round(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> 
     cut = replace(cut, unbiased_from=min(spec.unbiased_from, cut.last))
     for _ in range(_ATTEMPTS):
         try:
-            rows = TableProgram(cut, cap).solve()
+            program = TableProgram(cut, cap)
+            rows = program.solve()
         except NoSolution as error:
             if cap < spec.max_variance:
                 return None
@@ -225,7 +229,7 @@ def _solve_and_round(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> 
             return None
         excess = max(row.variance for row in table.rows) - spec.max_variance
         if excess <= 0:
-            return table
+            return table, program.program.notes
         cap -= 2 * excess
         if cap <= 0:
             return None

@@ -27,7 +27,7 @@ from itertools import pairwise
 
 from countveil.design.column_program import ONE, CellProgram, Cells, Term, moment
 from countveil.laws.rounding import exp, fraction
-from countveil.numeric.linear_program import NoSolution, Solution
+from countveil.numeric.linear_program import Solution
 
 _SPARE = 5
 _RELAXATION = Fraction(1, 10**4)
@@ -115,26 +115,26 @@ class TableProgram:
         return self.program.bound_bias(i, cells, unbiased=i >= self.spec.unbiased_from)
 
     def solve(self) -> list[dict[int, Fraction]]:
-        """The rows of the best table; a later objective is skipped if the solver fails on it."""
+        """The rows of the best table; `program.notes` name later objectives on which the solver gave up."""
         solution = self.program.solve([(self._largest, ONE)], _FEASIBLE)
         self._keep_optimal([(self._largest, ONE)], solution)
-        for terms in self._later_objectives():
-            try:
-                solution = self.program.solve(terms, _FEASIBLE)
-            except NoSolution:
-                continue
-            self._keep_optimal(terms, solution)
+        for what, terms in self._later_objectives():
+            better = self.program.solve_later(terms, _FEASIBLE, what)
+            if better is not None:
+                solution = better
+                self._keep_optimal(terms, solution)
         return [self._row(i, solution) for i in range(len(self._rows))]
 
-    def _later_objectives(self) -> list[list[Term]]:
-        stages = [[(self._deltas[-1], ONE)]]
+    def _later_objectives(self) -> list[tuple[str, list[Term]]]:
+        stages = [("the delta of the last row", [(self._deltas[-1], ONE)])]
         if self.spec.freeze_zero:
-            stages.append([(self._deltas[0], ONE)])
+            stages.append(("the delta of the counts 0 and 1", [(self._deltas[0], ONE)]))
         loose = range(1 if self.spec.freeze_zero else 0, min(self.spec.unbiased_from, len(self._biases)))
         if loose:
-            stages.append([(self._biases[i], ONE) for i in loose])
-        stages.append([(delta, ONE) for delta in self._deltas])
-        stages.append([term for i, cells in enumerate(self._rows) for term in moment(i, cells, 2)])
+            stages.append(("the bias of small counts", [(self._biases[i], ONE) for i in loose]))
+        stages.append(("the sum of all deltas", [(delta, ONE) for delta in self._deltas]))
+        errors = [term for i, cells in enumerate(self._rows) for term in moment(i, cells, 2)]
+        stages.append(("mean squared errors", errors))
         return stages
 
     def _keep_optimal(self, terms: Sequence[Term], solution: Solution) -> None:

@@ -93,8 +93,9 @@ def compare_editions(first: Folder, second: Folder) -> dict[str, TableChange]:
 def subtract(law: Law) -> Law:
     """The law of Z1 - Z2, if Z1 and Z2 are independent and have the given law.
 
-    If the weights of the result would need more than 128 bits, they are rounded down, and the two ends get what is left
-    over. This makes no margin smaller.
+    **Guarantee**: the result is symmetric, so its mean is 0; and for every t its probability of |Z1 - Z2| > t is at
+    least the exact one. Weights that would need more than 128 bits are rounded down, the middle one to a number that
+    leaves an even rest; each end gets half of the rest.
 
     >>> subtract(Law((1, 1), 0, 1)).weights
     (1, 2, 1)
@@ -104,9 +105,10 @@ def subtract(law: Law) -> Law:
     mask = (1 << width) - 1
     cut = max(0, 2 * law.bits - MOST_BITS)
     weights = [(product >> (i * width) & mask) >> cut for i in range(2 * size - 1)]
-    lost = (1 << (2 * law.bits - cut)) - sum(weights)
-    weights[0] += lost // 2
-    weights[-1] += lost - lost // 2
+    weights[size - 1] -= sum(weights) % 2  # the total is even
+    rest = (1 << (2 * law.bits - cut)) - sum(weights)
+    weights[0] += rest // 2
+    weights[-1] += rest // 2
     return Law(tuple(weights), size - 1, 2 * law.bits - cut)
 
 

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.needs import JAVA
-
 pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'countveil[spark]'")
-pytestmark = [pytest.mark.slow, JAVA]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("java")]
 
 
 ROOT = Path(__file__).parents[4]
