@@ -173,8 +173,7 @@ def bind(query: Query, schema: Schema) -> Question:
     by = tuple(column for column in schema.columns if column.name in seen)
     people = _people(query.distinct, schema)
     question = Question(schema, by, people, None, shown, query.name)
-    number = count_cells(by, schema)
-    if number > schema.max_cells:
+    if (number := count_cells(by, schema)) > schema.max_cells:
         sizes: dict[str, list[str]] = {}  # by source
         for column in by:
             sizes.setdefault(column.root.name, []).append(f"{shorten(column.name, 40)} {column.keys}")
