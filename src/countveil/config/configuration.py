@@ -50,7 +50,7 @@ from countveil.config.public_files import PublicFiles
 from countveil.config.publications import DeclaredPublication, published_datasets, read_publications
 from countveil.config.values import check_names, read_count, read_flag, read_optional, read_table, read_text, require
 from countveil.data.source import Source
-from countveil.errors import ConfigError, RequestError, shorten
+from countveil.errors import ConfigError, RequestError, different_units, shorten
 from countveil.planning.grades import LARGEST_CELLS, LARGEST_SENSITIVITY
 from countveil.query.derived import parse_columns
 from countveil.query.possible_cells import parse_cells
@@ -344,7 +344,8 @@ def _check_grades(publications: Mapping[str, DeclaredPublication], datasets: Map
 
 
 def _check_pools(config: Config) -> None:
-    """Refuse datasets that name the same pool but declare different budgets: they share one plan."""
+    """Refuse datasets of one pool with different budgets, because they share one plan, or with different units, because
+    a person who leaves a household of several changes more cells than a household does."""
     first_of_pool: dict[str, Dataset] = {}
     for dataset in config.datasets.values():
         if dataset.budget is None:
@@ -355,3 +356,5 @@ def _check_pools(config: Config) -> None:
                 f"dataset.{dataset.name}.budget",
                 f"differs from that of {other.name} in the same pool {dataset.budget.pool}; declare the same in both",
             )
+        if other.schema.unit != dataset.schema.unit:
+            raise different_units(dataset.name, dataset.schema.unit, other.name, other.schema.unit, other.budget.pool)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from countveil.errors import BudgetError, ConfigError, ConflictError, LedgerError, RequestError
+from countveil.errors import BudgetError, ConfigError, ConflictError, LedgerError, RequestError, different_units
 from countveil.ledger.anchor import Anchor
 from countveil.ledger.budgets import Budgets
 from countveil.ledger.records import (
@@ -99,7 +99,8 @@ class Ledger(Budgets):
         return dataset in known
 
     def check_pool(self, dataset: str, pool: str, unit: str) -> dict[str, tuple[str, str]]:
-        """Refuse a pool or unit that differs from the recorded one; return pool and unit of every recorded dataset."""
+        """Refuse a pool or unit that differs from the recorded one, and another unit than the pool's other datasets
+        have; return pool and unit of every recorded dataset."""
         bodies = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'dataset'"))
         known = {body["dataset"]: (body["pool"], body["unit"]) for body in bodies}
         if known.get(dataset, (pool, unit)) != (pool, unit):
@@ -109,6 +110,9 @@ class Ledger(Budgets):
                 "was asked before with another pool or unit; restore these values in countveil.toml: "
                 f"pool = {_quote(before[0])} (under budget), unit = {_quote(before[1])}",
             )
+        for other, (paying, whose) in known.items():
+            if paying == pool and whose != unit:
+                raise different_units(dataset, unit, other, whose, pool)
         return known
 
     def version(self, dataset: str, fingerprint: Keyed) -> int:
