@@ -315,6 +315,16 @@ def warn_deprecated(old: str, new: str, *, stacklevel: int = 3) -> None:
     warnings.warn(f"{old} is deprecated; use {new}", DeprecationWarning, stacklevel=stacklevel)
 
 
+def different_units(dataset: str, unit: str, other: str, unit_of_other: str, pool: str) -> ConfigError:
+    """The error for two datasets of one pool that count different units as one person."""
+    return ConfigError(
+        f"dataset.{dataset}.unit",
+        f"is {shorten(unit, 40)}, and that of {shorten(other, 40)} in the same pool {shorten(pool, 40)} is "
+        f"{shorten(unit_of_other, 40)}: a pool protects one unit; give each unit a pool of its own, or, if both "
+        "identify the same people, one name to the column that does",
+    )
+
+
 def all_answers(answers: int) -> str:
     """The number of answers of a spent budget in words, such as "all 10 answers"."""
     return "its one answer" if answers == 1 else f"all {answers} answers"

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -464,6 +465,36 @@ def test_max_cells_of_the_service_limits_every_question(tmp_path: Path) -> None:
             assert (refused.status, refused.problem) == (422, "query-not-allowed")
             assert "48" in refused.json()["detail"]
         assert charged(server.config) == 1
+
+
+def test_an_answer_on_record_above_max_cells_of_the_service_keeps_its_receipt_download_and_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = place(tmp_path, service=UNLIMITED + "max_cells = 12\n")
+    sql = "SELECT region, age, count(*) FROM people GROUP BY region, age"
+    count = runner(monkeypatch, capsys, "count")
+    answered = json.loads(count(sql, "--config", str(config), "--json").out)
+    assert len(answered["rows"]) == 48
+    id = answered["receipt"]["id"]
+    with serving(config) as server:
+        boss, ann = server.key("boss", "curator"), server.key("ann")
+        receipt = server.get(f"/v1/receipts/{id}", boss).json()["receipt"]
+        assert receipt["truth"] == answered["receipt"]["truth"]
+        form = urlencode({"key": boss, "to": "/ask"}).encode()
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": server.url}
+        cookie = (server.ask("POST", "/login", form, headers=headers).header("set-cookie") or "").partition(";")[0]
+        download = server.ask("GET", f"/ask/{id}.json", headers={"Cookie": cookie})
+        assert (download.status, download.json()["rows"]) == (200, answered["rows"])
+        assert server.ask("POST", "/v1/dry-run", {"sql": sql}, key=ann).json()["cost"] == 0
+        for key in ("once", None):
+            headers = {} if key is None else {"Idempotency-Key": key}
+            replay = server.ask("POST", "/v1/count", {"sql": sql}, key=ann, headers=headers).json()
+            assert (replay["replayed"], replay["rows"]) == (True, answered["rows"])
+        other = sql.replace("GROUP BY", "WHERE age >= 20 GROUP BY")
+        refused = server.ask("POST", "/v1/count", {"sql": other}, key=ann)
+        assert (refused.status, refused.problem) == (422, "query-not-allowed")
+        assert "a table of 48 cells; at most 12 are allowed at this service" in refused.json()["detail"]
+        assert charged(config) == 1
 
 
 def test_a_body_of_another_type_than_json_is_refused(server: Server, ann: str) -> None:

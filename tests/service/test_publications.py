@@ -133,7 +133,13 @@ def test_only_complete_editions_in_folders_with_their_own_number_are_listed(
     (output / "edition-5").write_text("{}")
     other = shutil.copytree(edition, server.folder / "elsewhere" / "edition-1")
     try:
-        assert [len(each.editions) for each in curator.publications()] == [1, 0]
+        listed = curator.publications()
+        assert [(len(each.editions), each.unreadable) for each in listed] == [(1, ("edition-2", "edition-5")), (0, ())]
+        with cv.connect(server.url, ann) as service:
+            assert service.publications() == listed
+        headers = {"Cookie": log_in(server, ann), "Accept": "text/html"}
+        page = server.ask("GET", "/publications", headers=headers).body.decode()
+        assert "Cannot be read: edition-2, edition-5." in page
         for number in (2, 3, 4, 5):
             assert server.get(f"/v1/publications/yearbook/{number}", ann).problem == "not-found"
         assert server.get("/v1/publications/places/1", ann).problem == "not-found"

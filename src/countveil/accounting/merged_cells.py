@@ -11,8 +11,11 @@ answers with changes of total L, with H the curve of N changes of one cell by L,
 
     delta(epsilon) <= e^(N L t) H(epsilon - N (L + 1) t).
 
+With several laws, N L t and N (L + 1) t are sums over the laws, those of all plans of a pool included.
+
 **Guarantee.** `measure_gap` is rounded up. A plan that leaves `SLACK` of its epsilon and of its delta unused covers
-every change of total L, if `cost_of_gap` of its laws is at most `SLACK`.
+every change of total L, if `cost_of_gap` of its laws is together at most `SLACK`. Several plans need the sum of their
+costs: a pool that has them states an epsilon to which `cost_of_gap` of all their laws is added.
 """
 
 from __future__ import annotations

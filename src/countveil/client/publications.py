@@ -36,7 +36,14 @@ from countveil.publication.verification import check_hashes
 def read_publications(body: dict[str, Any]) -> list[PublicationSummary]:
     """Read the publications from a response."""
     return [
-        make_record(PublicationSummary, {**each, "editions": tuple(map(_read_edition, each["editions"]))})
+        make_record(
+            PublicationSummary,
+            {
+                **each,
+                "editions": tuple(map(_read_edition, each["editions"])),
+                "unreadable": tuple(each.get("unreadable", ())),
+            },
+        )
         for each in body["publications"]
     ]
 

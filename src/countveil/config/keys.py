@@ -44,7 +44,7 @@ SERVICE = {
     "keys": Setting("a path", "`countveil.keys`", "the file of API keys"),
     "open_design": Setting("true, false", "true on loopback only", "whether designs and comparisons need no API key"),
     "rate": Setting("1 to 1000000", "600", "requests a minute for each API key, and for each address without one"),
-    "max_cells": Setting("1 to 10000000", "1000000", "most cells of one answer over HTTP"),
+    "max_cells": Setting("1 to 10000000", "1000000", "most cells of one new answer over HTTP"),
 }
 DATASET = {
     "source": Setting(

@@ -30,7 +30,7 @@ from countveil.curator.parquet_results import (
 from countveil.curator.pool_plans import CURATOR, Plans
 from countveil.curator.publishing import Publishing
 from countveil.curator.receipts import PoolBudget as PoolBudget
-from countveil.curator.recorded_counts import check_inline, draw_counts, pack_counts, unpack_counts
+from countveil.curator.recorded_counts import check_inline, draw_counts, pack_counts
 from countveil.curator.results import (
     DryRun as DryRun,
     FrameKind,
@@ -39,15 +39,12 @@ from countveil.curator.results import (
     check_kind,
     kind_of,
     make_dry_run,
-    make_table,
 )
 from countveil.data.engines import Engine, EnginePool, Snapshot, Source
 from countveil.data.fingerprints import Fingerprints
-from countveil.errors import ConflictError, EngineError, LedgerError, ParameterError, warn_deprecated
+from countveil.errors import ConflictError, EngineError, LedgerError, ParameterError, QueryError, warn_deprecated
 from countveil.ledger import Asked, Charge, Keyed, Ledger, Most, PlanRecord, Request
-from countveil.mechanism.intervals import Intervals
 from countveil.mechanism.mechanism import Mechanism
-from countveil.publication.layout import PUBLISH
 from countveil.query import Form, Question, ask
 from countveil.sampling.randomness import salt
 
@@ -66,6 +63,8 @@ class Curator(Publishing):
     def __init__(self, config: Config, ledger: Ledger, sources: Mapping[str, object] | None = None) -> None:
         self.config = config
         self.ledger = ledger
+        self.most_cells: int | None = None
+        """The most cells of a table that is not on record yet, as a service limits them; None: only the schema does."""
         self._frames = dict(sources or {})
         self._engines = EnginePool()
         self._plans = Plans(config, ledger)
@@ -74,18 +73,25 @@ class Curator(Publishing):
         self._fingerprints = Fingerprints(ledger.make_keyed_hash, cache, ledger.unkeyed_fingerprints)
 
     @classmethod
-    def open(cls, config: str | Path | Config | None = None, *, sources: Mapping[str, object] | None = None) -> Curator:
+    def open(
+        cls,
+        config: str | Path | Config | None = None,
+        *,
+        sources: Mapping[str, object] | None = None,
+        new_ledger: bool = False,
+    ) -> Curator:
         """Open a curator for a configuration file. Its ledger is checked if there is one, and created otherwise.
 
         Args:
             config: The path of a countveil.toml. Default: COUNTVEIL_CONFIG, or countveil.toml in this folder.
             sources: Frames in memory by the name of a dataset: each replaces the configured source of its dataset.
+            new_ledger: Begin a ledger in place of one used before. It says so, and does not cover the answers of that.
 
         Returns:
             The curator; close it, or use it in a `with` block.
 
         Raises:
-            ConfigError: The configuration is invalid, or lacks a dataset that `sources` names.
+            ConfigError: The configuration is invalid, lacks a dataset of `sources`, or has another ledger than before.
             LedgerError: The ledger cannot be used.
         >>> Curator.open("census/countveil.toml").budget()[0].answers_total
         10
@@ -93,7 +99,7 @@ class Curator(Publishing):
         loaded = config if isinstance(config, Config) else load(config)
         for name in sources or {}:
             loaded.dataset(name)
-        return cls(loaded, loaded.open_ledger(), sources)
+        return cls(loaded, loaded.open_ledger(new=new_ledger), sources)
 
     def close(self) -> None:
         self._engines.close()
@@ -173,6 +179,7 @@ class Curator(Publishing):
         before = None if request is None else self._find_answered(asked, who, request)
         if before is not None:
             return self._make_table(asked, before, self._plans.of_charge(before), True, kind)
+        self._check_cells(asked, dataset, grade)
         with self._prepare(asked, dataset, who, grade) as ready:
             charge = self.ledger.charge(*ready.asked, most=most, request=request, plan=ready.record)
             intervals = self._plans.of_charge(charge, ready.record)
@@ -191,6 +198,18 @@ class Curator(Publishing):
             raise ParameterError("analyst", analyst, "a name of 1 to 100 printable characters")
         self._plans.check_grade(dataset, grade)
         return dataset, analyst
+
+    def _check_cells(self, question: Question, dataset: Dataset, grade: str | None) -> None:
+        """Refuse a table of more than `most_cells` cells, unless its answer is on record. Writes nothing."""
+        if self.most_cells is None or question.cells <= self.most_cells:
+            return
+        version = self.ledger.known_version(dataset.name, self._fingerprints.look(self._source(dataset)).fingerprint)
+        paid = self.ledger.find_all(dataset.require_budget().pool, dataset.name, version or 0, question.sha256)
+        if not any(each.payload is not None and grade in (None, each.grade) for each in paid):
+            raise QueryError(
+                f"a table of {question.cells} cells",
+                f"at most {self.most_cells} are allowed at this service; group by fewer columns",
+            )
 
     def _check_frame(self, dataset: Dataset, frame: str | None) -> str | None:
         """The kind of frame for the result: the requested one, else that of the source, else None for any."""
@@ -213,11 +232,6 @@ class Curator(Publishing):
         counts = ready.engine.count(question, salt=salt())
         self._check_unchanged(ready)
         return pack_counts(draw_counts(mechanism, counts, question.cells))
-
-    def _make_table(self, question: Question, charge: Charge, intervals: Intervals, replayed: bool, kind: Any) -> Table:
-        log.info("answered charge=%s dataset=%s cells=%d", charge.id, charge.dataset, question.cells)
-        receipt = self._plans.make_receipt(charge, intervals.mechanism.hash, question.truth.statement)
-        return make_table(question, unpack_counts(charge.payload, question.cells), intervals, receipt, replayed, kind)
 
     def count_to_parquet(
         self,
@@ -363,6 +377,7 @@ class Curator(Publishing):
         self._check_frame(dataset, None)
         if not to_parquet:
             check_collectable(asked)
+        self._check_cells(asked, dataset, grade)
         snapshot = self._fingerprints.look(self._source(dataset))
         with self._open_engine(asked, dataset, snapshot):
             record = self._plans.of(dataset)
@@ -395,12 +410,3 @@ class Curator(Publishing):
     def _source(self, dataset: Dataset) -> Source:
         frame = self._frames.get(dataset.name)
         return dataset.source if frame is None else replace(dataset.source, frame=frame)
-
-    def read_recorded_table(self, charge: Charge) -> Table | None:
-        """The recorded answer of a charge as a table; None if there is no answer, or the charge is a publication's."""
-        if charge.payload is None or charge.text.startswith(PUBLISH):
-            return None
-        question = ask(self.config.schemas, charge.text)
-        if question.sha256 != charge.question:
-            raise ConflictError("the schema changed since this question was asked; ask it again")
-        return self._make_table(question, charge, self._plans.of_charge(charge), True, None)

@@ -1,28 +1,34 @@
-"""What a curator reports besides answers: datasets, history, receipts and budgets."""
+"""What a curator reports besides new answers: datasets, history, recorded answers, receipts and budgets."""
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
+from typing import Any
 
 from countveil.config.configuration import Config, Dataset
 from countveil.curator.plan_records import digest_laws
 from countveil.curator.pool_plans import Plans
 from countveil.curator.receipts import GradeBudget, PoolBudget, Receipt, check_receipt_id
+from countveil.curator.recorded_counts import unpack_counts
+from countveil.curator.results import Table, make_table
 from countveil.curator.summaries import DatasetSummary, HistoryEntry, summarise_charge, summarise_dataset
-from countveil.errors import QueryError, warn_deprecated
+from countveil.errors import ConflictError, QueryError, warn_deprecated
 from countveil.ledger import Charge, Ledger, Most
+from countveil.mechanism.intervals import Intervals
 from countveil.mechanism.mechanism import Mechanism
 from countveil.publication.editions import PublicationSummary, choose_edition, find_editions, summarise_publication
 from countveil.publication.layout import PUBLISH
 from countveil.publication.publication import Publication
-from countveil.query import ask
+from countveil.query import Question, ask
 
+log = logging.getLogger("countveil.curator.curator")
 CHANGED = "unknown: the schema or the bounds of the dataset have changed since"
 """The text that a receipt has in place of what was counted, if its question would mean something else today."""
 
 
 class Overview:
-    """A base class of `Curator`, with everything that a curator reports besides answers."""
+    """A base class of `Curator`, with everything that a curator reports besides new answers."""
 
     config: Config
     ledger: Ledger
@@ -134,6 +140,20 @@ class Overview:
             if question is not None and question.sha256 == charge.question:
                 return question.truth.statement
         return CHANGED
+
+    def read_recorded_table(self, charge: Charge) -> Table | None:
+        """The recorded answer of a charge as a table; None if there is no answer, or the charge is a publication's."""
+        if charge.payload is None or charge.text.startswith(PUBLISH):
+            return None
+        question = ask(self.config.schemas, charge.text)
+        if question.sha256 != charge.question:
+            raise ConflictError("the schema changed since this question was asked; ask it again")
+        return self._make_table(question, charge, self._plans.of_charge(charge), True, None)
+
+    def _make_table(self, question: Question, charge: Charge, intervals: Intervals, replayed: bool, kind: Any) -> Table:
+        log.info("answered charge=%s dataset=%s cells=%d", charge.id, charge.dataset, question.cells)
+        receipt = self._plans.make_receipt(charge, intervals.mechanism.hash, question.truth.statement)
+        return make_table(question, unpack_counts(charge.payload, question.cells), intervals, receipt, replayed, kind)
 
     def budget(self, pool: str | None = None) -> list[PoolBudget]:
         """What is left of one pool, or of all pools.

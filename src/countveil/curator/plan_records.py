@@ -8,10 +8,12 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from countveil.accounting.merged_cells import cost_of_gap
 from countveil.config.budget import Budget
 from countveil.errors import ConfigError, ParameterError, RequestError
 from countveil.ledger import STANDARD, GradeRecord, Ledger, PlanRecord
 from countveil.ledger.records import PUBLICATION
+from countveil.mechanism.mechanism import Mechanism
 from countveil.numeric.exact_numbers import decimal_text, number
 from countveil.planning import Grade, plan
 from countveil.publication.accuracy import plan_publications
@@ -79,9 +81,12 @@ def digest_laws(record: PlanRecord, publication: str) -> str:
     return hashlib.sha256("\n".join(laws).encode()).hexdigest()
 
 
-def merges_cells(record: PlanRecord) -> bool:
-    """Whether the plan has a grade that counts several cells of a person as one; see `accounting.merged_cells`."""
-    return any(cells_of(grade, record) != record.cells for grade in record.grades)
+def cost_of_merging(mechanism: Mechanism, grade: GradeRecord, record: PlanRecord, answers: int) -> float:
+    """What so many answers of a grade cost in addition if its cells merge several of a person; see
+    `accounting.merged_cells`."""
+    if cells_of(grade, record) == record.cells:
+        return 0.0
+    return cost_of_gap(mechanism.laws.stationary, int(grade.terms[SENSITIVITY]), answers)
 
 
 def published_tables(record: PlanRecord, publication: str) -> dict[str, GradeRecord]:

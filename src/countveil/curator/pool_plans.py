@@ -11,7 +11,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 from countveil.accounting import compose
-from countveil.accounting.merged_cells import SLACK
 from countveil.accounting.privacy_loss import float_below
 from countveil.config.budget import Budget
 from countveil.config.configuration import Config, Dataset
@@ -209,7 +208,8 @@ class Plans:
         """Compute `epsilon` for a plan and all earlier plans, rounded up; None if no epsilon covers them at the plan's
         delta.
 
-        The order of the answers does not matter: it is fixed in advance how often each mechanism may be used.
+        The order of the answers does not matter: it is fixed in advance how often each mechanism may be used. Where
+        cells merge, the gaps of all their laws together are added to epsilon and taken from delta (docs/proofs.md).
         """
         if record.plan_lost:
             raise nothing_more(record.pool, "a plan may have been lost with its mechanism")
@@ -219,16 +219,20 @@ class Plans:
             most = f"{MOST_ANSWERS:,} answers"
             raise nothing_more(record.pool, f"with answers in history that was lost there may be more than {most}")
         replaced = any(each.neighbours == "replace" for each in plans)
+        used = [(self._intervals_of(plan, grade).mechanism, grade, plan, k) for plan, grade, k in known]
         composed = compose(
-            [
-                (self._intervals_of(plan, grade).mechanism, k * plan_records.cells_of(grade, plan))
-                for plan, grade, k in known
-            ],
+            [(mechanism, k * plan_records.cells_of(grade, plan)) for mechanism, grade, plan, k in used],
             neighbours="replace" if replaced else "add-remove",
         )
-        slack = 1 + 2 * Fraction(SLACK) * any(map(plan_records.merges_cells, plans))
-        bounds = composed.epsilon(float_below(number("delta", record.delta) / slack))
-        return None if bounds is None else decimal_text(Fraction(bounds.upper) * slack, 6, "up")
+        gaps = sum(
+            plan_records.cost_of_merging(mechanism, grade, plan, 2 * k if replaced else k)
+            for mechanism, grade, plan, k in used
+        )
+        if gaps >= 1:
+            return None
+        merging = Fraction(gaps)
+        bounds = composed.epsilon(float_below(number("delta", record.delta) * (1 - merging)))  # 1 - x <= e^-x
+        return None if bounds is None else decimal_text(Fraction(bounds.upper) + merging, 6, "up")
 
     # -- budgets -----------------------------------------------------------------------------------------------------
 
@@ -302,7 +306,7 @@ class Plans:
             mechanism.margin_95,
             {who: sum_share(mine) for who, mine in shares.items()},
             lost_answers(record),
-            notes_on(record),
+            (*self._ledger.notes_on_beginning(), *notes_on(record)),
             default,
             self._grades(record, {name: each.left for name, each in standings.items()}),
         )

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from countveil.errors import BudgetError, ConfigError, ConflictError, LedgerError, RequestError
+from countveil.errors import BudgetError, ConfigError, ConflictError, LedgerError, RequestError, different_units
 from countveil.ledger.anchor import Anchor
 from countveil.ledger.budgets import Budgets
 from countveil.ledger.records import (
@@ -58,6 +58,12 @@ class Ledger(Budgets):
         self._change("secret:row", "INSERT INTO secret (value) VALUES (?)", (secret.export(),))
         return secret.seal()
 
+    def _begin(self, ledger: str, name: str) -> None:
+        """Write the first entry. If a curator begins this ledger in place of others, the entry names them."""
+        told = {"instead_of": list(self._earlier.places)} if self._earlier.told else {}
+        self._append("open", {"ledger": ledger, **self._draw_secret(), **told})
+        self.begun = name
+
     def _key_versions(self) -> None:
         """Give a secret to a ledger of format 1, which has none, inside the transaction that migrates it."""
         self._append("secret", self._draw_secret())
@@ -99,7 +105,8 @@ class Ledger(Budgets):
         return dataset in known
 
     def check_pool(self, dataset: str, pool: str, unit: str) -> dict[str, tuple[str, str]]:
-        """Refuse a pool or unit that differs from the recorded one; return pool and unit of every recorded dataset."""
+        """Refuse a pool or unit that differs from the recorded one, and another unit than the pool's other datasets
+        have; return pool and unit of every recorded dataset."""
         bodies = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'dataset'"))
         known = {body["dataset"]: (body["pool"], body["unit"]) for body in bodies}
         if known.get(dataset, (pool, unit)) != (pool, unit):
@@ -109,6 +116,9 @@ class Ledger(Budgets):
                 "was asked before with another pool or unit; restore these values in countveil.toml: "
                 f"pool = {_quote(before[0])} (under budget), unit = {_quote(before[1])}",
             )
+        for other, (paying, whose) in known.items():
+            if paying == pool and whose != unit:
+                raise different_units(dataset, unit, other, whose, pool)
         return known
 
     def version(self, dataset: str, fingerprint: Keyed) -> int:

@@ -157,7 +157,7 @@ def make_plan(ask: PlanRequest) -> Plan:
     if ask.pairs == 1 and ask.sensitivity == 1:
         return _plan_single(ask)
     if _is_designed(ask):
-        with suppress(CountveilError):
+        with suppress(InfeasibleError):
             return _share_evenly(ask)
     if ask.method == "program":
         return _plan_by_program(ask)
@@ -244,10 +244,13 @@ def _share_evenly(ask: PlanRequest) -> Plan:
     """A plan with even shares of epsilon and delta, which is the best plan if `_is_designed` holds."""
     epsilon = min(ask.epsilon / ask.pairs, LARGEST_SHARE)
     delta = ask.delta / ask.pairs * Fraction(AIMED)
-    if ask.method == "program":
-        mechanism = design(epsilon=epsilon, delta=delta, method="program", unbiased_from=ask.unbiased_from)
-    else:
-        mechanism = design(epsilon=epsilon, delta=delta, policy="signed", sensitivity=ask.sensitivity)
+    try:
+        if ask.method == "program":
+            mechanism = design(epsilon=epsilon, delta=delta, method="program", unbiased_from=ask.unbiased_from)
+        else:
+            mechanism = design(epsilon=epsilon, delta=delta, policy="signed", sensitivity=ask.sensitivity)
+    except CountveilError as error:
+        raise InfeasibleError(f"an even share of epsilon has no law: {error}", "allow more epsilon or delta") from None
     if ask.policy == "nonnegative" and ask.method == "remap":
         mechanism = certify_alone(ask, make_laws(ask, mechanism.laws.stationary))
     bounds = _compose(ask, mechanism.laws, 1e-3)

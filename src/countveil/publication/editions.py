@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from countveil.config.publications import DeclaredPublication
 from countveil.errors import ParameterError, RequestError
@@ -52,12 +53,15 @@ class PublicationSummary:
     name: str
     dataset: str
     editions: tuple[EditionSummary, ...] = field(metadata={"description": "Oldest first."})
+    unreadable: tuple[str, ...] = field(
+        default=(), metadata={"description": "Entries named like editions that cannot be read."}
+    )
 
 
 def summarise_publication(declared: DeclaredPublication) -> PublicationSummary:
     """A declared publication with the editions in its output."""
-    editions = tuple(_summarise(folder) for folder in find_editions(declared).values())
-    return PublicationSummary(declared.name, declared.dataset, editions)
+    editions, unreadable = _read_editions(declared)
+    return PublicationSummary(declared.name, declared.dataset, tuple(map(_summarise, editions.values())), unreadable)
 
 
 def find_editions(declared: DeclaredPublication) -> dict[int, Folder]:
@@ -66,28 +70,42 @@ def find_editions(declared: DeclaredPublication) -> dict[int, Folder]:
     A folder `edition-N` counts if its manifest says that it is this edition of this publication. Links do not count,
     nor do folders that are still being written.
     """
-    editions = {}
+    return _read_editions(declared)[0]
+
+
+def _read_editions(declared: DeclaredPublication) -> tuple[dict[int, Folder], tuple[str, ...]]:
+    """The folders of the editions by their numbers, and the names of the entries that cannot be read: each hides itself
+    only."""
+    places: dict[int, Path] = {}
     with suppress(OSError):  # without the folder there are no editions
         for place in declared.output.iterdir():
-            number = re.fullmatch(r"edition-([1-9][0-9]{0,5})", place.name)
-            if number is None or place.is_symlink():
+            if number := re.fullmatch(r"edition-([1-9][0-9]{0,5})", place.name):
+                places[int(number[1])] = place
+    editions, unreadable = {}, []
+    for edition, place in sorted(places.items()):
+        try:
+            if place.is_symlink():
                 continue
-            with suppress(ParameterError, KeyError, TypeError, ValueError):
-                folder = Folder.open(place)
-                own = folder.manifest["name"], _summarise(folder).edition
-                if own == (declared.name, int(number[1])) and folder.find_file(MANIFEST) is not None:
-                    editions[own[1]] = folder
-    return dict(sorted(editions.items()))
+            folder = Folder.open(place)
+            own = folder.manifest["name"], _summarise(folder).edition
+            if own == (declared.name, edition) and folder.find_file(MANIFEST) is not None:
+                editions[edition] = folder
+        except (OSError, ParameterError, KeyError, TypeError, ValueError, OverflowError):
+            unreadable.append(place.name)
+    return editions, tuple(unreadable)
 
 
 def choose_edition(publication: PublicationSummary, edition: object) -> EditionSummary:
     """An edition by its number, by default the newest; refuses one that is not present."""
     present = {each.edition: each for each in publication.editions}
+    unreadable = ", ".join(publication.unreadable)
+    advice = f"{unreadable} cannot be read; move it away and publish again, which is free" if unreadable else ""
     if not present:
-        raise RequestError(f"publication {publication.name} has no edition yet; countveil publish makes one")
+        what = f"that can be read; {advice}" if advice else "yet; countveil publish makes one"
+        raise RequestError(f"publication {publication.name} has no edition {what}")
     chosen = max(present) if edition is None else edition
     if type(chosen) is not int or chosen not in present:
-        raise ParameterError("edition", edition, "one of " + ", ".join(map(str, present)))
+        raise ParameterError("edition", edition, "one of " + ", ".join(map(str, present)), advice)
     return present[chosen]
 
 

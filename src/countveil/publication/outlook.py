@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from countveil.consistency.reconciler import Reconciler
 from countveil.consistency.sums import LARGEST_SIMULATED
-from countveil.consistency.tree import Floats, Tree
+from countveil.consistency.tree import Tree
 from countveil.display.cards import Card, Shown
 from countveil.errors import CountveilError
 from countveil.mechanism.mechanism import Mechanism
@@ -147,13 +149,14 @@ def _estimate_seconds(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> in
 def _bound_errors(tree: Tree, mechanisms: Mapping[str, Mechanism]) -> list[int]:
     """The largest certain error of the published numbers of each table.
 
-    For each cell it is twice the table's D, or the sum of the errors of its parts if that is less.
+    For each cell it is twice the table's D, or the sum of the errors of its parts if that is less; exact, as Python's
+    integers.
     """
-    errors: list[Floats] = [np.full(len(level), np.inf) for level in tree.levels]
+    errors: list[NDArray[Any]] = [np.full(len(level), math.inf, dtype=object) for level in tree.levels]
     for i in range(len(tree.levels) - 1, -1, -1):
         level = tree.levels[i]
         if level.name in mechanisms:
-            errors[i] = np.minimum(errors[i], 2.0 * mechanisms[level.name].D)
+            errors[i] = np.minimum(errors[i], 2 * mechanisms[level.name].D)
         if i:
             sums = level.sum_families(errors[i])
             above = errors[level.above]

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 
-from countveil.query.points import Points, overlay, set_of, union_all
+from countveil.query.points import Points, intersection, overlay, set_of, size, union_all
 from countveil.query.schema import Column, Value
 
 Run = tuple[int, int, int]
@@ -46,25 +46,43 @@ class Axis:
         return self.source.keys if self.is_plain else len(self.bins)
 
     @cached_property
+    def touched(self) -> Points:
+        """The numbers of those bins of the source itself that have a value in every column."""
+        inside = reduce(intersection, (column.inside for column in self.columns))
+        return make_axis(self.source, (self.source,)).cover(inside)
+
+    @property
+    def least_size(self) -> int:
+        """How many bins there are at least, found without listing all values of the source."""
+        return size(self.touched) if self.source in self.columns and not self.is_plain else self.size
+
+    @cached_property
     def _split(self) -> tuple[list[Run], list[tuple[int, ...]]]:
         """The intervals of points that have a label in every column; and for each bin, the index of its label in each
         column.
 
         Bins are numbered in the order in which they first occur among the points of the source.
         """
-        runs = self.columns[0].runs
-        labels: list[tuple[int, ...]] = [(i,) for i in range(self.columns[0].keys)]
+        runs = self._runs_of(self.columns[0])
+        labels: Mapping[int, tuple[int, ...]] = {key: (key,) for *_, key in runs}
         for column in self.columns[1:]:
             pairs: dict[tuple[int, int], int] = {}
             joint = [
                 (low, high, pairs.setdefault((one, other), len(pairs)))
-                for low, high, one, other in overlay(runs, column.runs, -1, -1)
+                for low, high, one, other in overlay(runs, self._runs_of(column), -1, -1)
                 if one >= 0 and other >= 0
             ]
-            runs, labels = joint, [(*labels[one], other) for one, other in pairs]
+            runs, labels = joint, {key: (*labels[one], other) for (one, other), key in pairs.items()}
         places: dict[int, int] = {}
         runs = [(low, high, places.setdefault(key, len(places))) for low, high, key in runs]
         return runs, [labels[key] for key in places]
+
+    def _runs_of(self, column: Column) -> list[Run]:
+        """The runs of a group column; of the source itself, which may have many values, only those that are needed."""
+        if column.source is not None:
+            return column.runs
+        numbers = (number for low, high in self.touched for number in range(low, high + 1))
+        return [(low, high, number) for number in numbers for low, high in column.block(number)]
 
     @property
     def runs(self) -> list[Run]:
@@ -86,8 +104,7 @@ class Axis:
 
     def labels(self, column: Column) -> list[Value]:
         """For each bin, its label in one of the group columns."""
-        labels = column.key_labels()
-        return labels if self.is_plain else [labels[key] for key in self.keys(column)]
+        return [column.key_label(key) for key in self.keys(column)]
 
     def order(self, shown: Sequence[Column]) -> list[int]:
         """The bin numbers, sorted by the declared order of the labels in the first shown column, then in the next."""

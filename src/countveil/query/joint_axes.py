@@ -13,13 +13,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from countveil.errors import QueryError
+from countveil.errors import QueryError, shorten
 from countveil.query.axes import Axis, hash_description, make_axis
 from countveil.query.condition import Membership
 from countveil.query.points import Points, intersection, size, union_all
-from countveil.query.schema import Column, PossibleCells, Schema, Value
+from countveil.query.schema import MAX_VALUES, Column, PossibleCells, Schema, Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 MOST_POSSIBLE = 10_000_000
 """The most combinations that a joint axis may have."""
+MOST_BINS = 10_000_000
+"""The most values of a column of which a public list names some."""
+MOST_LISTED = 2_000_000
+"""The most bins of an axis of several columns, which are listed one by one."""
 LARGEST_PRODUCT = 2**62
 """The most combinations of the bins of several axes, possible or not, that engines can number."""
 
@@ -65,12 +70,13 @@ class JointAxis:
         import numpy as np
 
         part, bins = next((p, bins) for p, bins in zip(self.parts, self._bins, strict=True) if column in p.columns)
-        return np.asarray(part.keys(column), np.int64)[bins]
+        return bins if part.is_plain else np.asarray(part.keys(column), np.int64)[bins]
 
     def labels(self, column: Column) -> list[Value]:
         """For every combination, its label in one of the group columns."""
-        labels = column.key_labels()
-        return [labels[key] for key in self.keys(column).tolist()]
+        keys = self.keys(column).tolist()
+        labels = {key: column.key_label(key) for key in set(keys)}
+        return [labels[key] for key in keys]
 
     def order(self, shown: Sequence[Column]) -> list[int]:
         """The indexes of the combinations, sorted by their labels: in the first shown column, then in the next."""
@@ -104,16 +110,40 @@ class JointAxis:
 
 def axes_of(by: Sequence[Column], schema: Schema) -> tuple[Axis | JointAxis, ...]:
     """The axes of a table grouped by these columns, in the order of their (first) sources."""
+    axes, parts = _group(by, schema)
+    if schema.possible is None or not parts:
+        return axes
+    joint = {axis.parts[0].source.name: axis for axis in _join_axes(parts, schema.possible)}
+    return tuple(joint.get(axis.source.name, axis) for axis in axes if axis not in parts or axis.source.name in joint)
+
+
+def count_cells(by: Sequence[Column], schema: Schema) -> int:
+    """How many cells a table grouped by these columns has. Of a table with more cells than the schema allows nothing is
+    built, and the number may be too small, but it is more than the schema allows too."""
+    axes, parts = _group(by, schema)
+    for axis in axes:
+        most = MOST_BINS if axis.is_plain else max(MAX_VALUES, min(schema.max_cells, MOST_LISTED))
+        if (axis in parts or not axis.is_plain) and axis.least_size > most:
+            names = ", ".join(column.name for column in axis.columns)
+            why = "columns of one source" if len(axis.columns) > 1 else "a column of the list of possible cells"
+            raise QueryError(
+                f"a table by {shorten(names, 100)}, which has {axis.least_size} bins",
+                f"at most {most} are allowed for {why}; group by a column with fewer",
+            )
+    number = math.prod(axis.least_size for axis in axes if axis not in parts)
+    if schema.possible is not None and parts:
+        number *= _combine(parts, schema.possible).size
+    return number if number > schema.max_cells else math.prod(axis.size for axis in axes_of(by, schema))
+
+
+def _group(by: Sequence[Column], schema: Schema) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """An axis for each source of these columns; and those of them whose combinations a public list restricts."""
     grouped: dict[str, list[Column]] = {}
     for column in by:
         grouped.setdefault(column.root.name, []).append(column)
-    axes = [make_axis(source, tuple(grouped[source.name])) for source in schema.sources if source.name in grouped]
+    axes = tuple(make_axis(source, tuple(grouped[source.name])) for source in schema.sources if source.name in grouped)
     listed = set() if schema.possible is None else {column.root.name for column in schema.possible.columns}
-    parts = tuple(axis for axis in axes if axis.source.name in listed)
-    if schema.possible is None or not parts:
-        return tuple(axes)
-    joint = {axis.parts[0].source.name: axis for axis in _join_axes(parts, schema.possible)}
-    return tuple(joint.get(axis.source.name, axis) for axis in axes if axis not in parts or axis.source.name in joint)
+    return axes, tuple(axis for axis in axes if axis.source.name in listed)
 
 
 @lru_cache(maxsize=64)
@@ -124,10 +154,7 @@ def _join_axes(parts: tuple[Axis, ...], possible: PossibleCells) -> tuple[Axis |
     """
     import numpy as np
 
-    joint = JointAxis(parts, _list_combinations(parts, possible))
-    if not joint.size:
-        names = ", ".join(column.name for column in joint.columns)
-        raise QueryError(f"a table by {names}, which has no cell", "the list of possible cells has none of its values")
+    joint = JointAxis(parts, _combine(parts, possible).list_numbers([part.size for part in parts]))
     used = [np.unique(bins) for bins in joint._bins]
     if math.prod(map(len, used)) > joint.size:
         return (joint,)
@@ -136,15 +163,46 @@ def _join_axes(parts: tuple[Axis, ...], possible: PossibleCells) -> tuple[Axis |
     )
 
 
-def _list_combinations(parts: Sequence[Axis], possible: PossibleCells) -> NDArray[np.int64]:
-    """Number the combinations of bins of all parts, and return, sorted, the numbers of those that can exist.
+@dataclass(frozen=True, eq=False)
+class _Combinations:
+    """The combinations of bins that can exist, for bins of a few classes: bins of one class are in the same rows.
 
-    A combination can exist if a row of the public list lies in it."""
+    `classes` has for every part the bins of each class, and every row of `chosen` the number of a class of each part.
+    """
+
+    classes: list[list[Points]]
+    chosen: NDArray[np.int64]
+
+    @property
+    def size(self) -> int:
+        """How many combinations of bins there are; at most `LARGEST_PRODUCT`, because every one is counted once."""
+        import numpy as np
+
+        counts = [np.array([size(bins) for bins in own], np.int64) for own in self.classes]
+        each = [own[self.chosen[:, i]] for i, own in enumerate(counts)]
+        return int(np.prod(each, axis=0).sum())
+
+    def list_numbers(self, sizes: Sequence[int]) -> NDArray[np.int64]:
+        """The numbers of the combinations in the product of all parts, in ascending order; `sizes` are those of the
+        parts."""
+        import numpy as np
+
+        bins = self.chosen
+        for place, own in enumerate(self.classes):
+            members = [np.concatenate([np.arange(low, high + 1) for low, high in each]) for each in own]
+            bins = _replace(bins, place, members)
+        return np.sort(np.ravel_multi_index(tuple(bins.T), sizes))
+
+
+@lru_cache(maxsize=64)
+def _combine(parts: tuple[Axis, ...], possible: PossibleCells) -> _Combinations:
+    """The combinations of bins that can exist: those in which a row of the public list lies."""
     import numpy as np
 
     rows = np.array(possible.rows, np.int64).reshape(len(possible.rows), len(possible.columns))
-    sets: list[list[Points]] = []  # for each part: the different sets of bins that rows lie in
-    chosen = np.empty((len(rows), len(parts)), np.int64)  # for each row and part: the index of the row's set in `sets`
+    chosen = np.empty((len(rows), len(parts)), np.int64)  # for each row and part: the index of the row's set of bins
+    classes: list[list[Points]] = []
+    held: list[list[NDArray[np.int64]]] = []
     for place, part in enumerate(parts):
         own = [i for i, column in enumerate(possible.columns) if column.root.name == part.source.name]
         values, of_row = np.unique(rows[:, own], axis=0, return_inverse=True)
@@ -153,26 +211,61 @@ def _list_combinations(parts: Sequence[Axis], possible: PossibleCells) -> NDArra
         covers = [part.cover(common_points(known, value)) for value in values.tolist()]
         index = [different.setdefault(bins, len(different)) for bins in covers]
         chosen[:, place] = np.array(index)[of_row.reshape(-1)]
-        sets.append(list(different))
+        mine, numbers = _classify(list(different))
+        classes.append(mine)
+        held.append([np.array(each, np.int64) for each in numbers])
     chosen = np.unique(chosen, axis=0)
-    sizes = [np.array([float(size(bins)) for bins in own]) for own in sets]
-    listed = np.prod([own[chosen[:, i]] for i, own in enumerate(sizes)], axis=0).sum()
+    for place, of_set in enumerate(held):
+        _check_size(parts, sum(len(of_set[i]) for i in chosen[:, place]))
+        chosen = np.unique(_replace(chosen, place, of_set), axis=0)
+    if not len(chosen):
+        names = ", ".join(column.name for part in parts for column in part.columns)
+        raise QueryError(f"a table by {names}, which has no cell", "the list of possible cells has none of its values")
+    found = _Combinations(classes, chosen)
+    _check_size(parts, found.size)
+    return found
+
+
+def _check_size(parts: Sequence[Axis], listed: int) -> None:
     product = math.prod(part.size for part in parts)
     if listed > MOST_POSSIBLE or product > LARGEST_PRODUCT:
         raise QueryError(
             f"a table of {float(product):.3g} combinations, of which {listed:.3g} are possible",
             f"at most {float(LARGEST_PRODUCT):.3g} and {MOST_POSSIBLE:,} are allowed; group by fewer columns",
         )
-    numbers = np.zeros(len(chosen), np.int64)
-    for i, part in enumerate(parts):  # every row is repeated for each bin of this part that it lies in
-        members = [np.arange(low, high + 1) for own in sets[i] for low, high in own]
-        starts = np.cumsum([0, *map(size, sets[i])])
-        lengths = np.diff(starts)[chosen[:, i]]
-        row = np.repeat(np.arange(len(chosen)), lengths)
-        within = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        bins = np.concatenate([[], *members]).astype(np.int64)[starts[chosen[row, i]] + within]
-        numbers, chosen = numbers[row] * part.size + bins, chosen[row]
-    return np.unique(numbers)
+
+
+def _classify(sets: Sequence[Points]) -> tuple[list[Points], list[list[int]]]:
+    """Divide the bins in these sets into classes, so that every set is a union of classes: for each class its bins, and
+    for each set its classes."""
+    ends = sorted({end for own in sets for low, high in own for end in (low, high + 1)})
+    place = {end: i for i, end in enumerate(ends)}
+    members: list[list[int]] = [[] for _ in ends]  # for each piece between two ends: the sets that it is in
+    for i, own in enumerate(sets):
+        for low, high in own:
+            for piece in range(place[low], place[high + 1]):
+                members[piece].append(i)
+    classes: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for (low, end), inside in zip(pairwise(ends), map(tuple, members), strict=False):
+        classes.setdefault(inside, []).append((low, end - 1))
+    classes.pop((), None)
+    held: list[list[int]] = [[] for _ in sets]
+    for number, inside in enumerate(classes):
+        for i in inside:
+            held[i].append(number)
+    return [tuple(pieces) for pieces in classes.values()], held
+
+
+def _replace(rows: NDArray[np.int64], place: int, members: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Repeat every row for each member of the set that it names in one column, and put the member in its place."""
+    import numpy as np
+
+    lengths = np.array([len(each) for each in members], np.int64)
+    starts, own = np.cumsum(lengths) - lengths, lengths[rows[:, place]]
+    repeated = np.repeat(rows, own, axis=0)
+    within = np.arange(len(repeated)) - np.repeat(np.cumsum(own) - own, own)
+    repeated[:, place] = np.concatenate([np.empty(0, np.int64), *members])[starts[repeated[:, place]] + within]
+    return repeated
 
 
 def common_points(columns: Sequence[Column], labels: Sequence[int]) -> Points:

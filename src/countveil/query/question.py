@@ -47,7 +47,7 @@ from countveil.query.expression import (
     Negation,
     Query,
 )
-from countveil.query.joint_axes import JointAxis, axes_of
+from countveil.query.joint_axes import JointAxis, axes_of, count_cells
 from countveil.query.points import EMPTY, Points, difference, intersection, interval, set_of
 from countveil.query.schema import Column, Schema, Value, date_from_text
 from countveil.query.sql import parse
@@ -173,13 +173,14 @@ def bind(query: Query, schema: Schema) -> Question:
     by = tuple(column for column in schema.columns if column.name in seen)
     people = _people(query.distinct, schema)
     question = Question(schema, by, people, None, shown, query.name)
-    many = any(column.keys > schema.max_cells for column in by)  # the bins of an axis are computed only if they are few
-    number = math.prod(column.keys for column in by) if many else question.cells
-    if number > schema.max_cells:
-        sizes = shorten(" x ".join(f"{shorten(column.name, 40)} {column.keys}" for column in by), 100)
+    if (number := count_cells(by, schema)) > schema.max_cells:
+        sizes: dict[str, list[str]] = {}  # by source
+        for column in by:
+            sizes.setdefault(column.root.name, []).append(f"{shorten(column.name, 40)} {column.keys}")
+        shape = shorten(" x ".join(map(" with ".join, sizes.values())), 100)
         cells = str(number) if number < 10**18 else "over 10^18"
         raise QueryError(
-            f"a table of {cells} cells ({sizes})",
+            f"a table of {cells} cells ({shape})",
             f"at most {schema.max_cells} are allowed; group by fewer columns, or declare a larger step",
             query.by[0].at,
         )

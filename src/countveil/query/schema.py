@@ -140,12 +140,14 @@ class Column:
         >>> Column("age", "integer", low=0, high=25, step=10).key_labels()
         ['0-9', '10-19', '20-25']
         """
+        return [self.key_label(i) for i in range(self.keys)]
+
+    def key_label(self, i: int) -> Value:
+        """The label of bin i in an answer."""
         if self.labels:
-            return list(self.labels)
-        if self.step == 1:
-            return [self.value(point) for point in range(self.first, self.last + 1)]
-        starts = range(self.first, self.last + 1, self.step)
-        return [self.write_range(start, min(start + self.step - 1, self.last)) for start in starts]
+            return self.labels[i]
+        start = self.first + i * self.step
+        return self.value(start) if self.step == 1 else self.write_range(start, min(start + self.step - 1, self.last))
 
     @property
     def is_numeric(self) -> bool:

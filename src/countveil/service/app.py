@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,9 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        config = limit_cells(load(settings.config, copy=settings.document))
+        config = load(settings.config, copy=settings.document)
         app.state.curator, app.state.keyring = Curator.open(config), Keyring(config.service.keys)
+        app.state.curator.most_cells = config.service.max_cells
         app.state.workshop = Workshop()
         app.state.key_rates, app.state.client_rates = Rates(settings.rate), Rates(settings.rate)
         try:
@@ -132,16 +133,6 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(HTTPException, _respond_to_http_error)
     _document_keys(app)
     return app
-
-
-def limit_cells(config: Config) -> Config:
-    """A copy of the configuration in which no dataset allows more cells in a table than the service does."""
-    most = config.service.max_cells
-    datasets = {
-        name: replace(each, schema=replace(each.schema, max_cells=min(most, each.schema.max_cells)))
-        for name, each in config.datasets.items()
-    }
-    return replace(config, datasets=datasets)
 
 
 async def _respond_to_problem(request: Request, error: Exception) -> Response:

@@ -70,7 +70,9 @@ def document_problems(*kinds: ProblemKind) -> dict[int | str, dict[str, Any]]:
 @v1.get("/datasets", response_model=schemas.Datasets, responses=document_problems(*_ALWAYS), tags=["asking"])
 def datasets(request: Request, key: Holder) -> Response:
     """Every dataset that answers questions: its public schema and its mechanism. Nothing about the data."""
-    return json_response({"datasets": [_describe_dataset(each) for each in get_curator(request).datasets()]})
+    here = get_curator(request)
+    most = here.config.service.max_cells
+    return json_response({"datasets": [_describe_dataset(each, most) for each in here.datasets()]})
 
 
 @v1.post(
@@ -289,9 +291,10 @@ def list_pools(here: Curator, key: Key) -> list[dict[str, Any]]:
     return budgets
 
 
-def _describe_dataset(dataset: DatasetSummary) -> dict[str, Any]:
-    """A dataset as JSON values; members of a column that do not apply are left out."""
-    facts = asdict(dataset)
+def _describe_dataset(dataset: DatasetSummary, most: int) -> dict[str, Any]:
+    """A dataset as JSON values; members of a column that do not apply are left out. A new table over HTTP has at most
+    `most` cells."""
+    facts = {**asdict(dataset), "max_cells": min(most, dataset.max_cells)}
     columns = [{name: value for name, value in each.items() if value is not None} for each in facts["columns"]]
     return {**facts, "columns": columns}
 

@@ -326,6 +326,23 @@ def test_datasets_of_one_pool_must_declare_the_same_budget(tmp_path: Path) -> No
     assert error.reason == "differs from that of people in the same pool all; declare the same in both"
 
 
+def test_datasets_of_one_pool_must_have_the_same_unit(tmp_path: Path) -> None:
+    first = config_text(unit="person_id", budget=QUICK + 'pool = "all"')
+    for unit in ("household_id", "row"):
+        second = first.replace("dataset.people", "dataset.homes").replace("person_id", unit)
+        error = refusal(tmp_path, f"{first}\n{second}")
+        assert error.key == "dataset.homes.unit"
+        assert error.reason == (
+            f"is {unit}, and that of people in the same pool all is person_id: a pool protects one unit; give each "
+            "unit a pool of its own, or, if both identify the same people, one name to the column that does"
+        )
+        apart = second.replace('pool = "all"', "")
+        assert len(load(written(tmp_path, f"{first}\n{apart}"), {}).pool("all")) == 1
+    one = first.replace("person_id", "row")
+    two = one.replace("dataset.people", "dataset.more")
+    assert len(load(written(tmp_path, f"{one}\n{two}"), {}).pool("all")) == 2
+
+
 def test_an_unknown_dataset_is_refused_with_the_declared_names(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nope is not declared in countveil\.toml; declared: people"):
         load(written(tmp_path), {}).dataset("nope")

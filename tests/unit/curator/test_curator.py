@@ -568,6 +568,21 @@ def test_threads_with_one_question_get_one_answer(curator: Curator) -> None:
     assert left(curator) == 3
 
 
+def test_a_pool_keeps_its_unit_when_another_dataset_takes_its_place(tmp_path: Path) -> None:
+    people(tmp_path)
+    write_rows(tmp_path / "homes.csv", ["home", "region", "age"], [(1, "North", 5), (2, "South", 50)])
+    text = config_text(budget=QUICK + 'pool = "all"\n')
+    with Curator.open(written(tmp_path, text)) as curator:
+        curator.count(TOTAL)
+    homes = text.replace("dataset.people", "dataset.homes").replace("people.csv", "homes.csv").replace("person", "home")
+    written(tmp_path, homes)
+    with Curator.open(tmp_path / "countveil.toml") as curator:
+        for ask in (curator.count, curator.dry_run):
+            with pytest.raises(ConfigError, match="unit: is home, and that of people in the same pool all is person"):
+                ask("SELECT count(*) FROM homes")
+        assert len(curator.history()) == 1
+
+
 def test_two_datasets_of_a_pool_share_its_budget(tmp_path: Path) -> None:
     people(tmp_path)
     text = config_text(budget=QUICK + 'pool = "all"\n')

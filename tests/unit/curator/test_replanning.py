@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from countveil.accounting import compose
+from countveil.accounting.merged_cells import SLACK, cost_of_gap
 from countveil.accounting.privacy_loss import float_below
 from countveil.config.configuration import load
 from countveil.curator.curator import Curator
+from countveil.curator.plan_records import CELLS, SENSITIVITY
 from countveil.curator.results import Table
 from countveil.errors import BudgetError, ConfigError, RequestError
+from countveil.laws.law import Law, LawsByCount
+from countveil.ledger import GradeRecord, PlanRecord
 from countveil.ledger.restoration import restore
-from countveil.mechanism.mechanism import Mechanism
+from countveil.mechanism.certificate import Terms
+from countveil.mechanism.mechanism import Mechanism, bind
 from tests.support.curated import people, runner, with_plan, written
 
 TOTAL = "SELECT count(*) FROM people"
@@ -191,3 +198,35 @@ def test_the_budget_command_replans_and_logs_the_reason(
     assert [entry.get("reason") for entry in entries if entry["kind"] == "plan"] == [None, "three visits"]
     assert "weights" not in ledger("log", "--json").out  # the mechanism's file is kept in the entry, not printed
     assert ledger("verify").code == 0
+
+
+def dented_law() -> Law:
+    """A geometric law with two dents: as far from log-concave as a plan of epsilon 1 allows for two answers."""
+    likely = [math.exp(-abs(z) / 40) for z in range(-600, 601)]
+    weights = [round(2**60 * each / sum(likely)) for each in likely]
+    weights[100] -= round(weights[100] * 1.2e-7)
+    weights[-101] = weights[100]
+    weights[600] += 2**60 - sum(weights)
+    return Law(tuple(weights), 600, 60)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_plans_that_merge_cells_state_the_sum_of_what_their_gaps_cost(config: Path, neighbours: str) -> None:
+    law = dented_law()
+    cost = cost_of_gap(law, 3, 2)
+    assert 0.9 * SLACK < cost < SLACK
+    mechanism = bind(LawsByCount(law), Terms(Fraction(1), "signed", "program", law.worst_error, sensitivity=3))
+    grade = GradeRecord(
+        "t", 2, "signed", mechanism.hash, {SENSITIVITY: "3", CELLS: "1"}, mechanism.to_text()
+    )  # two answers, in which one person moves one cell by three in place of three cells by one
+    first = PlanRecord("people", "1", "0.01", "add-remove", 3, 1, "variance", (grade,))
+    last = replace(first, neighbours=neighbours, earlier=(first,) * 9)
+    pairs = 2 if neighbours == "replace" else 1
+    with Curator.open(config) as curator:
+        stated = curator._plans._epsilon_of(last)
+    assert stated is not None
+    composed = compose(mechanism, 20, neighbours=neighbours)  # type: ignore[arg-type]
+    certain = composed.epsilon(Fraction("0.01") * (1 - Fraction(10 * pairs * cost)))
+    assert certain is not None
+    needed = certain.upper + 10 * pairs * cost
+    assert needed <= float(stated) < needed + 2e-5 * needed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +110,15 @@ def test_the_expected_time_follows_what_is_simulated_and_not_the_number_of_cells
         ]
     assert seconds[0] <= 3
     assert 10 <= seconds[1] <= 30  # every run of the simulation of sums across the tree estimates all cells
+
+
+def test_the_largest_error_of_an_outlook_is_exact_beyond_the_integers_of_floats() -> None:
+    mechanism = cv.design(epsilon="1", delta="1e-6", policy="signed")
+    wide, wider = replace(mechanism, D=2**53 + 1), replace(mechanism, D=3 * 2**53)
+    layout = publication(places(2, 3), [((), None), (("x",), None), (("x", "y"), None)])
+    laws = {"total": wider, "x": wider, "x*y": wide}
+    outlook = foresee(layout, laws, epsilon="1", delta="1e-6", pool="p", editions_left=1, answers=3)
+    assert [each.worst_error for each in outlook.tables] == [6 * 2**53, 6 * 2**53, 2 * (2**53 + 1)]
+    laws["x"] = replace(mechanism, D=4 * 2**53)
+    outlook = foresee(layout, laws, epsilon="1", delta="1e-6", pool="p", editions_left=1, answers=3)
+    assert [each.worst_error for each in outlook.tables] == [6 * 2**53, 6 * (2**53 + 1), 2 * (2**53 + 1)]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from countveil.errors import ConfigError
+from countveil.errors import ConfigError, QueryError
 from countveil.query import ask
 from countveil.query.calendar import PERIODS, end_of, instant_of, load_zone, periods, start_of
 from countveil.query.derived import parse_columns
@@ -288,3 +289,24 @@ def test_in_every_zone_a_day_begins_at_the_first_second_of_its_date(name: str) -
         second = instant_of(day, zone)
         before, at = (datetime.datetime.fromtimestamp(s, datetime.UTC).astimezone(zone) for s in (second - 1, second))
         assert before.date() < day <= at.date()
+
+
+def test_a_column_and_its_bands_have_the_cells_of_one_of_them() -> None:
+    """Only the cells that exist count against the limit: not the product of a column with its bands."""
+    declared = {"age": {"min": 0, "max": 2999}, "group": {"from": "age", "bands": [0, 18, 65]}, "sex": ["f", "m"]}
+    schema = Schema("t", parse_columns(declared, "columns"), max_cells=3000)
+    assert ask(schema, by=["age", "group"]).cells == 3000
+    with pytest.raises(QueryError, match=r"a table of 6000 cells \(age 3000 with group 3 x sex 2\); at most 3000"):
+        ask(schema, by=["sex", "age", "group"])
+    with pytest.raises(QueryError, match=r"a table of 3000 cells \(age 3000 with group 3\); at most 2999"):
+        ask(replace(schema, max_cells=2999), by=["age", "group"])
+
+
+def test_bands_that_leave_values_out_leave_their_cells_out_too() -> None:
+    declared = {"n": {"min": 0, "max": 2**61}, "few": {"from": "n", "bands": [3, 5, 9], "max": 11}}
+    schema = Schema("t", parse_columns(declared, "columns"), max_cells=9)
+    question = ask(schema, by=["n", "few"])
+    assert question.cells == 9
+    assert [label for axis in question.axes for label in axis.labels(schema.columns[0])] == list(range(3, 12))
+    with pytest.raises(QueryError, match=r"a table of 9 cells .*; at most 8 are allowed"):
+        ask(replace(schema, max_cells=8), by=["n", "few"])

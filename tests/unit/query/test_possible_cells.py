@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -119,6 +120,43 @@ def test_the_limit_of_cells_applies_to_the_possible_cells_only() -> None:
     assert ask(schema, by=["district", "age"]).cells == 2
     with pytest.raises(QueryError, match="a table of 124 cells"):
         ask(schema, by=["district", "county", "age", "day", "sex"])
+
+
+WIDE: dict[str, Any] = {
+    "code": {"min": 0, "max": 5999},
+    "half": {"from": "code", "bands": [0, 3000]},
+    "other": {"min": 0, "max": 2999},
+    "third": {"from": "other", "bands": [0, 1000, 2000], "max": 2999},
+    "postal": {"min": 0, "max": 9_999_999},
+    "zone": {"from": "postal", "bands": [0, 5_000_000]},
+}
+
+
+def test_values_that_the_list_leaves_out_do_not_count_against_the_limit_of_cells() -> None:
+    schema = replace(schema_of("code\n7\n8\n5\n5999\n70\n", WIDE), max_cells=1000)
+    (axis,) = ask(schema, by="code").axes
+    assert axis.labels(schema.columns[0]) == [5, 7, 8, 70, 5999]
+    question = ask(schema, by=["half", "code"])
+    assert labels(question) == [(5, "0-2999"), (7, "0-2999"), (8, "0-2999"), (70, "0-2999"), (5999, "3000+")]
+    with pytest.raises(QueryError, match=r"a table of 15000 cells \(code 6000 x other 3000\)"):
+        ask(schema, by=["code", "other"])
+    far = replace(schema_of("postal,code\n12345,1\n9999999,2\n", WIDE), max_cells=2)
+    assert labels(ask(far, by=["postal", "code"])) == [(1, 12345), (2, 9999999)]
+    with pytest.raises(QueryError, match="a table by n, which has 1099511627777 bins; at most 10000000 are"):
+        ask(schema_of("n\n1\n", {"n": {"min": 0, "max": 2**40}}), by="n")
+    with pytest.raises(QueryError, match="a table by postal, zone, which has 10000000 bins; at most 100000 are"):
+        ask(far, by=["postal", "zone"])
+
+
+def test_a_table_with_too_many_possible_cells_is_refused_without_building_them() -> None:
+    schema = schema_of("half,third\n0-2999,0-999\n3000+,1000-1999\n", WIDE)
+    tracemalloc.start()
+    try:
+        with pytest.raises(QueryError, match=r"a table of 6000000 cells \(code 6000 x other 3000\); at most 2000000"):
+            ask(schema, by=["code", "other"])
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_table_without_cells_is_refused() -> None:
