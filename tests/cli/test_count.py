@@ -397,7 +397,8 @@ def test_environment_variables_set_the_configuration_ledger_anchor_and_source(
     monkeypatch.setenv("COUNTVEIL_LEDGER", str(other / "book"))
     monkeypatch.setenv("COUNTVEIL_ANCHOR", str(other / "mark"))
     monkeypatch.setenv("COUNTVEIL_SOURCE_PEOPLE", str(other / "elsewhere.csv"))
-    table = json.loads(count(BY_REGION, "--json").out)
+    assert "this configuration used countveil.ledger before" in count(BY_REGION, "--json").err
+    table = json.loads(count(BY_REGION, "--json", "--new-ledger").out)
     assert dict(row[:2] for row in table["rows"])["West"] > 50
     assert (other / "book").exists()
     assert (other / "mark").exists()

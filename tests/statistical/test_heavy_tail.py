@@ -76,10 +76,11 @@ def test_bounds_are_proposed_within_five_seconds(folder: Path) -> None:
 
 
 def confirm(folder: Path, text: str, name: str) -> Path:
-    """The configuration with its guesses confirmed."""
+    """The configuration with its guesses confirmed, and a ledger of its own."""
     path = folder / name
     ledger = f'[ledger]\npath = "{name}.ledger"\n'
     path.write_text(ledger + text.replace(", guessed = true", "").replace("bounds_guessed = true", ""))
+    Curator.open(path, new_ledger=True).close()
     return path
 
 

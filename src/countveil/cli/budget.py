@@ -10,6 +10,7 @@ import click
 from countveil.cli.output import (
     CONFIG,
     JSON,
+    NEW_LEDGER,
     URL,
     Command,
     clip,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--replan", is_flag=True, help="Make a new plan from the current configuration; the ledger records it.")
 @click.option("--grade", metavar="NAME", help="With --extend: the grade, needed if the budget has several.")
 @click.option("--reason", metavar="TEXT", help="With --extend or --replan: the reason, which the ledger records.")
+@NEW_LEDGER
 @JSON
 def budget(
     name: str | None,
@@ -41,6 +43,7 @@ def budget(
     replan: bool,
     grade: str | None,
     reason: str | None,
+    new_ledger: bool,
     as_json: bool,
     **where: str | None,
 ) -> None:
@@ -65,9 +68,12 @@ def budget(
         raise RequestError('to change a budget, give the pool, one of --extend N and --replan, and --reason "why"')
     if grade is not None and more is None:
         raise RequestError("--grade is only for --extend; leave it out, and every grade is shown")
-    if where["url"] is not None and (where["config"] is not None or changed):
-        raise RequestError("with --url the budget is on the service: leave out --config, --extend and --replan")
-    with show_spinner("planning" if replan else "reading the ledger"), open_curator_or_service(**where) as source:
+    if where["url"] is not None and (where["config"] is not None or changed or new_ledger):
+        raise RequestError(
+            "with --url the budget is on the service: leave out --config, --extend, --replan and --new-ledger"
+        )
+    words = "planning" if replan else "reading the ledger"
+    with show_spinner(words), open_curator_or_service(**where, new_ledger=new_ledger) as source:
         budgets = source.budget(name) if not changed else [_change(source, str(name), more, grade, str(reason))]
     if replan:
         click.echo("restart every service that runs with this configuration", err=True)

@@ -14,6 +14,7 @@ import click
 from countveil.cli.output import (
     CONFIG,
     JSON,
+    NEW_LEDGER,
     URL,
     Command,
     clip,
@@ -41,6 +42,7 @@ MOST_ROWS = 60
     "--grade", metavar="NAME", help="The grade that pays (default: an answer on record, or the default grade)."
 )
 @click.option("--analyst", metavar="NAME", help="The name that the ledger records as the analyst (default: curator).")
+@NEW_LEDGER
 @click.option("-o", "--output", metavar="FILE", help="Write the table to a file (.csv, .parquet or .json).")
 @click.option("--format", "style", type=click.Choice(["csv", "parquet", "json"]), help="The format of the table.")
 @JSON
@@ -51,6 +53,7 @@ def count(
     dry_run: bool,
     grade: str | None,
     analyst: str | None,
+    new_ledger: bool,
     output: str | None,
     style: str | None,
     as_json: bool,
@@ -73,9 +76,10 @@ def count(
     from countveil.curator.results import DryRun
     from countveil.errors import RequestError
 
-    if url is not None and (config is not None or analyst is not None):
+    if url is not None and (config is not None or analyst is not None or new_ledger):
         raise RequestError(
-            "with --url the service has the data and the key names the analyst: leave out --config and --analyst"
+            "with --url the service has data and ledger, and the key names the analyst: leave out --config, --analyst "
+            "and --new-ledger"
         )
     if dry_run and (output is not None or style is not None):
         raise RequestError("a dry run makes no table: leave out --output and --format")
@@ -84,7 +88,7 @@ def count(
     style = style or _choose_format(output)
     _check_output(output, style)
     who: dict[str, Any] = {} if analyst is None else {"analyst": analyst}
-    with show_spinner("asking"), open_curator_or_service(config, url) as source:
+    with show_spinner("asking"), open_curator_or_service(config, url, new_ledger=new_ledger) as source:
         result = source.dry_run(sql, grade=grade, **who) if dry_run else source.count(sql, grade=grade, **who)
     if isinstance(result, DryRun):
         _print_dry_run(result, as_json)

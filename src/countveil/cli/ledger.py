@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from countveil.ledger import Ledger
 
 _PRINTED_FIELDS = {
-    "open": (),
+    "open": ("instead_of",),
     "secret": (),
     "plan": (
         *("pool", "epsilon", "delta", "answers", "neighbours", "cells", "sensitivity", "policy", "objective"),
@@ -131,6 +131,11 @@ def _describe(entry: dict[str, Any]) -> str:
         "answer": "to charge {charge}",
         "restore": "the ledger was restored from a copy; {lost} entries lost and charged to every grade",
     }[entry["kind"]]
+    if "instead_of" in entry:
+        shown = "the ledger is created with --new-ledger in place of: " + (
+            ", ".join(entry["instead_of"]) or "none known"
+        )
+        shown = shown.replace("{", "{{").replace("}", "}}")
     if "total" in entry:
         shown = (
             "{pool}: a new plan after {charges} charged answers: {answers} more answers"

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 CONFIG = click.option("-c", "--config", metavar="FILE", help="The configuration file (default: countveil.toml).")
+NEW_LEDGER = click.option(
+    "--new-ledger", is_flag=True, help="Begin a ledger in place of the one used before; the new one records it."
+)
 URL = click.option("--url", metavar="URL", help="Ask the service at this address; the API key is in COUNTVEIL_KEY.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
@@ -68,20 +71,20 @@ def _check_plot(context: click.Context, option: click.Parameter, file: str | Non
     return file
 
 
-def open_curator_or_service(config: str | None, url: str | None) -> Curator | Connection:
+def open_curator_or_service(config: str | None, url: str | None, *, new_ledger: bool = False) -> Curator | Connection:
     """Connect to the service at `url` or, without a URL, open the curator of a configuration on this machine."""
     if url is not None:
         from countveil.client.connection import connect
 
         return connect(url)
-    return open_curator(config)
+    return open_curator(config, new_ledger=new_ledger)
 
 
-def open_curator(config: str | None) -> Curator:
+def open_curator(config: str | None, *, new_ledger: bool = False) -> Curator:
     """Open the curator of a configuration on this machine."""
     from countveil.curator.curator import Curator
 
-    curator = Curator.open(config)
+    curator = Curator.open(config, new_ledger=new_ledger)
     print_new_ledger(curator.ledger.begun)
     return curator
 

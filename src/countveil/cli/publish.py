@@ -10,6 +10,7 @@ import click
 from countveil.cli.output import (
     CONFIG,
     JSON,
+    NEW_LEDGER,
     Command,
     clip,
     make_table,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @click.option("--epsilon", metavar="E", help="With --dry-run: what if the budget had this epsilon?")
 @click.option("--table", metavar="TABLE", help="With --dry-run: the table of --margin, by its number or its name.")
 @click.option("--margin", metavar="M", help="With --dry-run: what if this table had this 95 % margin?")
+@NEW_LEDGER
 @JSON
 def publish(
     name: str,
@@ -49,6 +51,7 @@ def publish(
     epsilon: str | None,
     table: str | None,
     margin: str | None,
+    new_ledger: bool,
     as_json: bool,
 ) -> None:
     """Publish the tables of [publication.NAME]: they add up, are never negative, and have intervals.
@@ -67,7 +70,7 @@ def publish(
     from countveil.errors import RequestError
 
     if name == VERIFY:
-        if config is not None or output is not None or style is not None or dry_run:
+        if config is not None or output is not None or style is not None or dry_run or new_ledger:
             raise RequestError("verify reads a folder and nothing else: countveil publish verify FOLDER")
         _refuse_what_if(epsilon, table, margin)
         _verify(folder, as_json)
@@ -77,12 +80,12 @@ def publish(
     if dry_run:
         if output is not None or style is not None:
             raise RequestError("a dry run writes nothing: leave out --output and --format")
-        with show_spinner("planning"), open_curator(config) as curator:
+        with show_spinner("planning"), open_curator(config, new_ledger=new_ledger) as curator:
             outlook = curator.plan_publication(name, epsilon=epsilon, table=table, margin=margin)
         _print_outlook(outlook, as_json)
         return
     _refuse_what_if(epsilon, table, margin)
-    with open_curator(config) as curator, show_spinner("counting") as stop:
+    with open_curator(config, new_ledger=new_ledger) as curator, show_spinner("counting") as stop:
 
         def steps(numbers: Iterable[int]) -> Iterator[int]:
             stop()

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from countveil.cli.output import CONFIG, Command, print_new_ledger
+from countveil.cli.output import CONFIG, NEW_LEDGER, Command, print_new_ledger
 
 
 @click.command(cls=Command, short_help="Run the HTTP service.")
@@ -35,7 +35,8 @@ from countveil.cli.output import CONFIG, Command, print_new_ledger
     metavar="ADDRESS",
     help="The address or network of a trusted proxy (may repeat; default: this machine).",
 )
-def serve(config: str | None, **place: Any) -> None:
+@NEW_LEDGER
+def serve(config: str | None, new_ledger: bool, **place: Any) -> None:
     """Serve the datasets of a configuration: HTTP API, documentation at /docs, and a web page to ask and explore.
 
     Every analyst needs a key: countveil keys add NAME. By default the service listens on this machine only; other
@@ -62,4 +63,4 @@ def serve(config: str | None, **place: Any) -> None:
         if not loaded.service.keys.exists():
             click.echo("there is no key yet; add one with: countveil keys add NAME", err=True)
 
-    serve(loaded, Place(**place), announce, print_new_ledger)
+    serve(loaded, Place(**place), announce, print_new_ledger, new_ledger=new_ledger)

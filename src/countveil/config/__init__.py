@@ -5,6 +5,7 @@ keys            every key and environment variable, with its meaning
 budget          budgets: epsilon, delta, grades, shares
 values          single values, checked
 bounds          compares choices of contribution bounds and finds the one with the least total error
+ledger_places   the ledgers that were used beside a configuration before
 public_files    the public CSV files that the configuration names
 publications    publications: their tables, accuracies and editions
 draft           `countveil init`: a first configuration for a source

@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING
 
 from countveil.config import keys
 from countveil.config.budget import Budget, read_budget
+from countveil.config.ledger_places import describe_place, read_places, remember_place
 from countveil.config.public_files import PublicFiles
 from countveil.config.publications import DeclaredPublication, published_datasets, read_publications
 from countveil.config.values import check_names, read_count, read_flag, read_optional, read_table, read_text, require
@@ -186,15 +187,35 @@ class Config:
         paid = {dataset.name for dataset in self.pool(pool)}
         return [each for each in self.publications.values() if each.dataset in paid]
 
-    def open_ledger(self, *, create: bool = True) -> Ledger:
-        """Open the ledger, on its server or in its file, and check its whole history."""
+    def open_ledger(self, *, create: bool = True, new: bool = False) -> Ledger:
+        """Open the ledger, on its server or in its file, and check its whole history. If there is none, it is created,
+        but only with `new` if another was used beside this configuration: a new one would give its budget back."""
+        from countveil.ledger.store import Earlier
+
+        folder = self.path.resolve().parent
+        places = read_places(folder)  # before the ledger is opened: other processes remember it when they have made it
+        ours = {self.anchor.resolve(), None if self.server else self.ledger.resolve()}
+        left = [name for name in (_LEDGER, f"{_LEDGER}.anchor") if (folder / name).exists()]
+        if _LEDGER not in places:
+            places += [name for name in left if (folder / name).resolve() not in ours][:1]
+        earlier = Earlier(tuple(places), new)
+        ledger: Ledger
         if self.server is not None:
             from countveil.ledger.postgres import PostgresLedger
 
-            return PostgresLedger(self.server, self.anchor, create=create)
-        from countveil.ledger.sqlite import SqliteLedger
+            ledger = PostgresLedger(self.server, self.anchor, create=create, earlier=earlier)
+            place = ledger.display_name
+        else:
+            from countveil.ledger.sqlite import SqliteLedger
 
-        return SqliteLedger(self.ledger, self.anchor, create=create)
+            ledger = SqliteLedger(self.ledger, self.anchor, create=create, earlier=earlier)
+            place = describe_place(folder, self.ledger)
+        if new and ledger.begun is None:
+            ledger.close()
+            raise RequestError(f"the ledger {place} exists already; leave out --new-ledger (Python: new_ledger=True)")
+        if place not in places:
+            remember_place(folder, [*places, place])
+        return ledger
 
     def restore_ledger(self, copy: Path | None, *, accept_loss: bool = False, latest: bool = False) -> int:
         """Replace the ledger by a copy, or settle the present ledger; return the number of entries that were lost."""

@@ -72,18 +72,25 @@ class Curator(Publishing):
         self._fingerprints = Fingerprints(ledger.make_keyed_hash, cache, ledger.unkeyed_fingerprints)
 
     @classmethod
-    def open(cls, config: str | Path | Config | None = None, *, sources: Mapping[str, object] | None = None) -> Curator:
+    def open(
+        cls,
+        config: str | Path | Config | None = None,
+        *,
+        sources: Mapping[str, object] | None = None,
+        new_ledger: bool = False,
+    ) -> Curator:
         """Open a curator for a configuration file. Its ledger is checked if there is one, and created otherwise.
 
         Args:
             config: The path of a countveil.toml. Default: COUNTVEIL_CONFIG, or countveil.toml in this folder.
             sources: Frames in memory by the name of a dataset: each replaces the configured source of its dataset.
+            new_ledger: Begin a ledger in place of one used before. It says so, and does not cover the answers of that.
 
         Returns:
             The curator; close it, or use it in a `with` block.
 
         Raises:
-            ConfigError: The configuration is invalid, or lacks a dataset that `sources` names.
+            ConfigError: The configuration is invalid, lacks a dataset of `sources`, or has another ledger than before.
             LedgerError: The ledger cannot be used.
         >>> Curator.open("census/countveil.toml").budget()[0].answers_total
         10
@@ -91,7 +98,7 @@ class Curator(Publishing):
         loaded = config if isinstance(config, Config) else load(config)
         for name in sources or {}:
             loaded.dataset(name)
-        return cls(loaded, loaded.open_ledger(), sources)
+        return cls(loaded, loaded.open_ledger(new=new_ledger), sources)
 
     def close(self) -> None:
         self._engines.close()

@@ -306,7 +306,7 @@ class Plans:
             mechanism.margin_95,
             {who: sum_share(mine) for who, mine in shares.items()},
             lost_answers(record),
-            notes_on(record),
+            (*self._ledger.notes_on_beginning(), *notes_on(record)),
             default,
             self._grades(record, {name: each.left for name, each in standings.items()}),
         )

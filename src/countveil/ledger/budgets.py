@@ -24,6 +24,14 @@ class Budgets(Store):
         self._plans: dict[str, tuple[str, PlanRecord]] = {}
         """A cache of plans. By pool: the hash of the last entry on budgets when the plan was read, and the plan."""
 
+    def notes_on_beginning(self) -> tuple[str, ...]:
+        """A note if a curator began this ledger in place of another one."""
+        told = "instead_of" in json.loads(self._read("SELECT body FROM entry WHERE seq = 1")[0][0])
+        note = (
+            "this ledger was begun in place of an earlier one, whose answers are not in epsilon: countveil ledger log"
+        )
+        return (note,) if told else ()
+
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def open_plan(self, plan: PlanRecord) -> None:

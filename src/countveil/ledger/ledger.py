@@ -58,6 +58,12 @@ class Ledger(Budgets):
         self._change("secret:row", "INSERT INTO secret (value) VALUES (?)", (secret.export(),))
         return secret.seal()
 
+    def _begin(self, ledger: str, name: str) -> None:
+        """Write the first entry. If a curator begins this ledger in place of others, the entry names them."""
+        told = {"instead_of": list(self._earlier.places)} if self._earlier.told else {}
+        self._append("open", {"ledger": ledger, **self._draw_secret(), **told})
+        self.begun = name
+
     def _key_versions(self) -> None:
         """Give a secret to a ledger of format 1, which has none, inside the transaction that migrates it."""
         self._append("secret", self._draw_secret())

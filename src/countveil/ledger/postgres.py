@@ -30,7 +30,7 @@ from countveil.ledger.anchor import Anchor
 from countveil.ledger.ledger import Ledger
 from countveil.ledger.loss import lost_entries, settled_mark, settlement
 from countveil.ledger.records import LATEST, Entry
-from countveil.ledger.store import Rows, now
+from countveil.ledger.store import NONE_EARLIER, Earlier, Rows, now
 from countveil.ledger.verification import check_anchor, check_rows
 
 LOCK = 0x636F756E747665
@@ -95,6 +95,7 @@ class PostgresLedger(Ledger):
         *,
         create: bool = True,
         check: bool = True,
+        earlier: Earlier = NONE_EARLIER,
         clock: Callable[[], str] = now,
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
@@ -105,7 +106,7 @@ class PostgresLedger(Ledger):
         self._driver = psycopg
         self.faults = (psycopg.Error, UnicodeDecodeError)
         super().__init__(Anchor(anchor), clock, step)
-        self.location, self._inside = location, False
+        self.location, self._inside, self._earlier = location, False, earlier
         try:
             if not anchor.parent.is_dir():
                 raise LedgerError(f"the folder {anchor.parent} of the anchor does not exist; make it first")
@@ -217,15 +218,12 @@ class PostgresLedger(Ledger):
                     f"the ledger on {self.display_name} is gone, but its anchor remembers {mark.seq} entries; "
                     "restore a dump with pg_restore, then: countveil ledger restore"
                 )
-            if not create:
-                raise LedgerError(f"there is no ledger on {self.display_name}")
+            self._check_beginning(create, f"on {self.display_name}")
             for number in range(1, LATEST + 1):
                 self._change("migrate", migration(number))
             self._change("migrate", f"INSERT INTO place (format, here) VALUES ({LATEST}, '')")
-            ledger = mark.ledger if mark else uuid.uuid4().hex
-            self._append("open", {"ledger": ledger, **self._draw_secret()})
+            self._begin(mark.ledger if mark else uuid.uuid4().hex, self.display_name)
             self._change("migrate", f"UPDATE place SET here = {HERE}")
-            self.begun = self.display_name
 
     # -- database operations ----------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from countveil.ledger.sqlite_connection import (
     format_of,
     migration,
 )
-from countveil.ledger.store import Rows, now
+from countveil.ledger.store import NONE_EARLIER, Earlier, Rows, now
 from countveil.ledger.verification import check_anchor
 
 
@@ -42,11 +42,12 @@ class SqliteLedger(Ledger):
         anchor: Path,
         *,
         create: bool = True,
+        earlier: Earlier = NONE_EARLIER,
         clock: Callable[[], str] = now,
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
         super().__init__(Anchor(anchor), clock, step)
-        self.path = path
+        self.path, self._earlier = path, earlier
         self._readers, self._changer = ReaderPool(lambda: connect(self.path)), 0
         self._new = (
             not path.exists()
@@ -75,8 +76,7 @@ class SqliteLedger(Ledger):
                 f"the ledger {self.path.name} is gone, but its anchor remembers {mark.seq} entries; "
                 "restore a backup with: countveil ledger restore FILE"
             )
-        if not create:
-            raise LedgerError(f"there is no ledger {self.path.name}")
+        self._check_beginning(create, self.path.name)
         for folder in (self.path.parent, self.anchor.path.parent):
             if not folder.is_dir():
                 raise LedgerError(f"the folder {folder} of the ledger does not exist; make it first")
@@ -102,8 +102,7 @@ class SqliteLedger(Ledger):
             if self._last() is None:
                 if mark is None or mark.seq > 0:
                     raise LedgerError("the ledger is empty, but it is not new; restore a backup")
-                self._append("open", {"ledger": mark.ledger, **self._draw_secret()})
-                self.begun = self.path.name
+                self._begin(mark.ledger, self.path.name)
             elif version == 1:
                 self._key_versions()
 

@@ -19,12 +19,13 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from countveil.errors import LedgerError
+from countveil.errors import ConfigError, LedgerError, shorten
 from countveil.ledger.anchor import Anchor, Mark
 from countveil.ledger.group_commit import CommitQueue, QueuedChange
 from countveil.ledger.records import Entry, Link, body_of, canonical, changes_plans, seal, walk_chain
@@ -43,6 +44,18 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+@dataclass(frozen=True)
+class Earlier:
+    """The ledgers that were used beside the same configuration. A new one in their place gives their budgets back, so
+    it is begun only if a curator says so: `told`."""
+
+    places: tuple[str, ...] = ()
+    told: bool = False
+
+
+NONE_EARLIER = Earlier()
+
+
 class Store(ABC):
     """The entries of a ledger, and its anchor. `clock` returns the time; `step` is called before every writing
     statement."""
@@ -51,6 +64,7 @@ class Store(ABC):
     """The column of table `charge` by which charges are sorted into the order in which they were made."""
     faults: tuple[type[Exception], ...]
     """The classes of exceptions that the database raises."""
+    _earlier = NONE_EARLIER
 
     def __init__(self, anchor: Anchor, clock: Callable[[], str], step: Callable[[str], None]) -> None:
         self.anchor, self._clock, self._step = anchor, clock, step
@@ -106,6 +120,19 @@ class Store(ABC):
         """A lock that keeps other processes from changing the ledger, for databases that need it before a transaction
         begins."""
         return nullcontext()
+
+    def _check_beginning(self, create: bool, where: str) -> None:
+        """Refuse to begin a ledger if none is to be made, or if another was used before and nobody says otherwise."""
+        if not create:
+            raise LedgerError(f"there is no ledger {where}")
+        if self._earlier.places and not self._earlier.told:
+            before = shorten(", ".join(self._earlier.places), 200)
+            raise ConfigError(
+                "ledger.path",
+                f"there is no ledger {where}, and this configuration used {before} before: a new ledger would give the "
+                "budget back; restore path and anchor under [ledger], or, for other people, begin a new one on the "
+                "record with --new-ledger (Python: new_ledger=True)",
+            )
 
     # -- the connection ----------------------------------------------------------------------------------------------
 

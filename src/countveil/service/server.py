@@ -87,13 +87,17 @@ def serve(
     place: Place,
     announce: Callable[[str], None],
     began: Callable[[str | None], None] = lambda name: None,
+    *,
+    new_ledger: bool = False,
 ) -> None:
     """Serve until a signal arrives, then finish running requests.
 
     `announce` gets the address of the service. `began` gets the name of the ledger if it was just created, else None.
     """
     place.check()
-    with Curator.open(config) as curator:  # reports errors of the configuration or the ledger once
+    with Curator.open(
+        config, new_ledger=new_ledger
+    ) as curator:  # reports errors of the configuration or the ledger once
         began(curator.ledger.begun)
     Keyring(config.service.keys).keys()
     opened = config.service.open_design

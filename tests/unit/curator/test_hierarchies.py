@@ -106,7 +106,7 @@ def listed(folder: Path) -> cv.Curator:
     text = CONFIG.replace('unit = "row"', 'unit = "row"\ncells = "possible.csv"').replace("people]", "listed]")
     text = text.replace("dataset.people", "dataset.listed")
     (folder / "listed.toml").write_text(f'[ledger]\npath = "listed.ledger"\n{text}')
-    return cv.Curator.open(folder / "listed.toml")
+    return cv.Curator.open(folder / "listed.toml", new_ledger=True)
 
 
 def test_a_table_by_a_hierarchy_has_no_cell_outside_the_list_of_possible_cells(
