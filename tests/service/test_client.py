@@ -710,7 +710,7 @@ def test_bad_input_is_refused_in_one_line(
 def test_budget_options_for_curators_are_refused_for_a_service(server: Server, budget: Run) -> None:
     done = budget("people", "--url", server.url, "--extend", "5", "--reason", "more")
     assert (done.code, done.out) == (2, "")
-    assert "leave out --config, --extend and --replan" in done.err
+    assert "leave out --config, --extend, --replan and --new-ledger" in done.err
 
 
 # -- stand-ins ---------------------------------------------------------------------------------------------------------
