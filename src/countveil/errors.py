@@ -320,8 +320,8 @@ def different_units(dataset: str, unit: str, other: str, unit_of_other: str, poo
     return ConfigError(
         f"dataset.{dataset}.unit",
         f"is {shorten(unit, 40)}, and that of {shorten(other, 40)} in the same pool {shorten(pool, 40)} is "
-        f"{shorten(unit_of_other, 40)}: a pool protects one unit; give each unit a pool of its own, or, if both "
-        "identify the same people, one name to the column that does",
+        f"{shorten(unit_of_other, 40)}: a pool protects one unit; give each unit a pool and a source of its own, or, "
+        "if both identify the same people, one name to the column that does",
     )
 
 

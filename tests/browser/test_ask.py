@@ -15,6 +15,7 @@ from countveil.curator.curator import Curator
 from countveil.curator.results import Table
 from countveil.curator.table_files import to_csv
 from tests.support.browsing import ASK, COST, Visit, Watch, asked, enter
+from tests.support.needs import explain, find, miss
 from tests.support.served import Served
 
 ALL = "SELECT count(*) FROM people"
@@ -373,6 +374,7 @@ def test_the_shown_python_and_curl_lines_give_the_same_answer(
     exec(page.get_by_label("Python", exact=True).inner_text(), names)
     assert [list(row) for row in names["table"].rows] == rows  # type: ignore[attr-defined]
     names["service"].close()  # type: ignore[attr-defined]
+    assert find("curl") or miss(explain("curl"))
     line = page.get_by_label("curl", exact=True).inner_text().replace("URL", served.url, 1)
     environment = {"PATH": "/usr/bin:/bin", "COUNTVEIL_KEY": keys["ana"]}
     done = subprocess.run(line, shell=True, env=environment, capture_output=True, check=True)

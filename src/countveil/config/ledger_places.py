@@ -14,7 +14,7 @@ from pathlib import Path
 
 from countveil.files.durable_files import replace_private
 
-MEMORY = ".countveil.ledgers"
+MEMORY = "countveil.used-ledgers"
 
 
 def read_places(folder: Path) -> list[str]:

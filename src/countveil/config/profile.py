@@ -92,7 +92,7 @@ def _notes(dataset: Dataset, columns: tuple[ColumnSurvey, ...], people: PeopleSu
         if column.outside
     ]
     if people is not None and people.unnamed:
-        why = "the id is missing, or a float or a number in a frame of 2^53 or more: store such ids as text"
+        why = "an id is a text or a whole number, in a frame or a float below 2^53: store large ids as text"
         notes.append(f"{_rows(people.unnamed)} without a person in column {dataset.schema.unit}; never counted; {why}")
     if people is not None and people.over:
         bound = dataset.schema.rows_per_person * dataset.schema.cells_per_person

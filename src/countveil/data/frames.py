@@ -5,7 +5,7 @@ row can change that type. In pandas a missing value turns integers into floats a
 any column into objects, and a wider float widens all others. So no value makes a frame fail, and all containers agree:
 
 - a number is the 64-bit float that is nearest to it, whether it is stored as a float of 16 or 32 bits, an integer, a
-  decimal or an object; True is 1 and False is 0, as in arrays that also hold numbers;
+  decimal or an object; where a number is needed True is 1 and False is 0, as in arrays that also hold numbers;
 - where a whole number is needed (values, bands, people), it must be below 2^53: from there on, several integers are the
   same float, so all of them are outside. Text keeps every digit;
 - a time without zone is the day that it lies in, a time with a zone the microsecond that it lies in;
@@ -97,6 +97,8 @@ def _read_column(series: Any, reading: Reading) -> Any:
     if _is_number(kind):
         if reading == "content" or (pa.types.is_boolean(kind) and reading in ("boolean", "any")):
             return column
+        if pa.types.is_boolean(kind) and reading == "text":
+            return column.cast(pa.large_string())
         column = _as_numbers(column)
         return column if reading in NUMERIC else _read_values(column.to_pylist(), reading)
     if any(fits(kind) for fits in BYTES):
@@ -107,7 +109,7 @@ def _read_column(series: Any, reading: Reading) -> Any:
         return column if kind.unit in ("us", "ns") else _within(column, FAR * (1000 if kind.unit == "ms" else 1))
     if pa.types.is_time(kind) or pa.types.is_duration(kind):
         return _read_values([None if null else OUTSIDE for null in column.is_null().to_pylist()], reading)
-    if _is_text(kind) or pa.types.is_null(kind):
+    if _is_text(kind) or pa.types.is_dictionary(kind) or pa.types.is_null(kind):
         return column
     return pa.nulls(len(column), pa.binary())
 
@@ -122,23 +124,24 @@ def _typed_column(series: Any) -> Any:
         return None
     try:
         column = series.to_arrow()
-    except Exception:
+        inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if isinstance(inner, pa.BaseExtensionType) and series.implementation.is_pandas_like():
+            return None  # periods and intervals
+        if column.type != inner and inner not in (pa.string(), pa.large_string()):
+            return column.cast(inner)
+    except Exception:  # Arrow has no such column
         return pa.nulls(len(series), pa.binary()) if series.dtype.is_nested() else None
-    if isinstance(column.type, pa.BaseExtensionType) and series.implementation.is_pandas_like():
-        return None  # periods and intervals
-    values = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-    if not _is_text(column.type):
-        return values
+    if not _is_text(inner):
+        return column
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        return values.cast(pa.large_binary())
+        return column.cast(inner).cast(pa.large_binary())
     return column
 
 
 def _is_text(kind: Any) -> bool:
-    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return any(fits(inner) for fits in TEXTS)
+    return any(fits(kind) for fits in TEXTS)
 
 
 def _is_number(kind: Any) -> bool:
@@ -183,20 +186,32 @@ def _within(column: Any, limit: int) -> Any:
 
 def _read_values(values: list[Any], reading: Reading) -> Any:
     readers: dict[Reading, Callable[[object], str | None]] = {
+        "integer": whole_text_of,
         "number": number_text_of,
         "instant": instant_text_of,
         "person": person_of,
         "content": content_of,
     }
     read = readers.get(reading, text_of)
-    return pa.array([read(value) for value in values], pa.large_string())
+    try:
+        texts = [read(value) for value in values]
+    except Exception:  # of a method of one of the values
+        texts = [_read_safely(read, value) for value in values]
+    return pa.array(texts, pa.large_string())
+
+
+def _read_safely(read: Callable[[object], str | None], value: object) -> str | None:
+    try:
+        return read(value)
+    except Exception:
+        return OUTSIDE
 
 
 def text_of(value: object) -> str | None:
     """The text that engines read as this value: None if it is missing, U+FFFD if it is outside every domain.
 
     >>> text_of(12.0), text_of(True), text_of(datetime.date(2026, 1, 31)), text_of(float("nan")), text_of([1])
-    ('12', '1', '2026-01-31', None, '\ufffd')
+    ('12', 'true', '2026-01-31', None, '\ufffd')
     >>> text_of(2**53 - 1), text_of(2**53), text_of("9007199254740993")
     ('9007199254740991', '\ufffd', '9007199254740993')
     """
@@ -208,6 +223,8 @@ def text_of(value: object) -> str | None:
         return value.decode("utf-8", "replace")
     if isinstance(value, uuid.UUID):
         return str(value)
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
     number = _number_of(value)
     if number is not None:
         return str(int(number)) if abs(number) < EXACT and number.is_integer() else OUTSIDE
@@ -216,7 +233,17 @@ def text_of(value: object) -> str | None:
     if isinstance(value, datetime.datetime):
         with suppress(Exception):  # pandas cannot say the date of a time after the year 9999
             return value.date().isoformat() if value.tzinfo is None else OUTSIDE
+        return OUTSIDE
     return value.isoformat() if isinstance(value, datetime.date) else OUTSIDE
+
+
+def whole_text_of(value: object) -> str | None:
+    """The text that engines read as this whole number: as `text_of`, but True is 1.
+
+    >>> whole_text_of(True), whole_text_of(12.0), whole_text_of("true")
+    ('1', '12', 'true')
+    """
+    return str(int(value)) if isinstance(value, (bool, np.bool_)) else text_of(value)
 
 
 def person_of(value: object) -> str | None:
@@ -225,7 +252,7 @@ def person_of(value: object) -> str | None:
     >>> person_of(12.0), person_of("Ann"), person_of(2.0**53), person_of(datetime.date(2026, 1, 31))
     ('12', 'Ann', '\ufffd', '\ufffd')
     """
-    text = text_of(value)
+    text = whole_text_of(value)
     return OUTSIDE if text is not None and isinstance(value, (datetime.date, np.datetime64)) else text
 
 
@@ -273,13 +300,16 @@ def content_of(value: object) -> str | None:
     >>> content_of(1.0), content_of("1.0")
     ('number 1.0', 'text 1.0')
     """
+    if isinstance(value, str):
+        return f"text {text_of(value)}"
     if _is_missing(value):
         return None
+    if isinstance(value, (bool, np.bool_)):
+        return f"boolean {value}"
+    if isinstance(value, (datetime.date, np.datetime64)):
+        return f"day {text_of(value)}, instant {instant_text_of(value)}"
     number = _number_of(value)
-    if number is not None:
-        return f"number {number!r}"
-    has_zone = isinstance(value, datetime.datetime) and value.tzinfo is not None
-    return f"time {instant_text_of(value)}" if has_zone else f"text {text_of(value)}"
+    return f"text {text_of(value)}" if number is None else f"number {number!r}"
 
 
 def _is_missing(value: Any) -> bool:

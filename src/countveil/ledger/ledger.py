@@ -60,7 +60,7 @@ class Ledger(Budgets):
 
     def _begin(self, ledger: str, name: str) -> None:
         """Write the first entry. If a curator begins this ledger in place of others, the entry names them."""
-        told = {"instead_of": list(self._earlier.places)} if self._earlier.told else {}
+        told = {"instead_of": list(self._earlier.places)} if self._earlier.places else {}
         self._append("open", {"ledger": ledger, **self._draw_secret(), **told})
         self.begun = name
 

@@ -102,6 +102,7 @@ class SqliteLedger(Ledger):
             if self._last() is None:
                 if mark is None or mark.seq > 0:
                     raise LedgerError("the ledger is empty, but it is not new; restore a backup")
+                self._check_beginning(True, self.path.name)  # another process may have made the file and ended
                 self._begin(mark.ledger, self.path.name)
             elif version == 1:
                 self._key_versions()

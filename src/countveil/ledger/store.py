@@ -130,8 +130,8 @@ class Store(ABC):
             raise ConfigError(
                 "ledger.path",
                 f"there is no ledger {where}, and this configuration used {before} before: a new ledger would give the "
-                "budget back; restore path and anchor under [ledger], or, for other people, begin a new one on the "
-                "record with --new-ledger (Python: new_ledger=True)",
+                "budget back; restore path and anchor under [ledger] or a backup (countveil ledger restore), or, for "
+                "other people, begin a new one on the record with --new-ledger (Python: new_ledger=True)",
             )
 
     # -- the connection ----------------------------------------------------------------------------------------------

@@ -156,9 +156,20 @@ def make_plan(ask: PlanRequest) -> Plan:
     """The best plan of equal answers that the search finds for a request, certified for all answers together."""
     if ask.pairs == 1 and ask.sensitivity == 1:
         return _plan_single(ask)
-    if _is_designed(ask):
-        with suppress(InfeasibleError):
-            return _share_evenly(ask)
+    if not _is_designed(ask):
+        return _search_plan(ask)
+    try:
+        return _share_evenly(ask)
+    except InfeasibleError:  # even shares have no law
+        return _search_plan(ask)
+    except CountveilError as error:  # their law has no map of so small a bias; another law may have one
+        with suppress(CountveilError):
+            return _search_plan(ask)
+        raise error from None
+
+
+def _search_plan(ask: PlanRequest) -> Plan:
+    """The best plan whose law is searched for, not designed."""
     if ask.method == "program":
         return _plan_by_program(ask)
     for edge in EDGES:

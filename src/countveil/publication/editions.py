@@ -99,7 +99,11 @@ def choose_edition(publication: PublicationSummary, edition: object) -> EditionS
     """An edition by its number, by default the newest; refuses one that is not present."""
     present = {each.edition: each for each in publication.editions}
     unreadable = ", ".join(publication.unreadable)
-    advice = f"{unreadable} cannot be read; move it away and publish again, which is free" if unreadable else ""
+    advice = (
+        f"{unreadable} cannot be read; move it away and publish again, free while the data is the same"
+        if unreadable
+        else ""
+    )
     if not present:
         what = f"that can be read; {advice}" if advice else "yet; countveil publish makes one"
         raise RequestError(f"publication {publication.name} has no edition {what}")

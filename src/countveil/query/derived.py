@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 
 from countveil.errors import ConfigError, shorten
@@ -338,9 +340,11 @@ def _read_edge(edge: object, word: str, is_date: bool, key: str, *, last: bool) 
     text = str(edge) if isinstance(edge, str) or type(edge) is int else ""
     if not EDGE.fullmatch(text):
         raise ConfigError(key, f'{shorten(edge)} is not an edge; write decimals in quotes, such as "0.5", below 10^18')
-    nearest = repr(float(text))  # values may reach us as such floats, whatever they were before
-    if Fraction(nearest) != Fraction(text):
-        raise ConfigError(key, f"{shorten(edge)} has more digits than a 64-bit float can hold; write {nearest}")
+    if word == "bins" and Fraction(repr(float(text))) != Fraction(text):  # the values of a source may be such floats
+        near = (float(text), math.nextafter(float(text), 0))
+        written = next(each for each in (f"{Decimal(repr(n)):f}" for n in near) if EDGE.fullmatch(each))
+        advice = f"write {written.removesuffix('.0')}"
+        raise ConfigError(key, f"{shorten(edge)} has more digits than a 64-bit float can hold; {advice}")
     return Fraction(text)
 
 

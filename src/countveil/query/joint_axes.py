@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
 MOST_POSSIBLE = 10_000_000
 """The most combinations that a joint axis may have."""
-MOST_BINS = 10_000_000
-"""The most values of a column of which a public list names some."""
-MOST_LISTED = 2_000_000
-"""The most bins of an axis of several columns, which are listed one by one."""
 LARGEST_PRODUCT = 2**62
 """The most combinations of the bins of several axes, possible or not, that engines can number."""
 
@@ -121,14 +117,13 @@ def count_cells(by: Sequence[Column], schema: Schema) -> int:
     """How many cells a table grouped by these columns has. Of a table with more cells than the schema allows nothing is
     built, and the number may be too small, but it is more than the schema allows too."""
     axes, parts = _group(by, schema)
-    for axis in axes:
-        most = MOST_BINS if axis.is_plain else max(MAX_VALUES, min(schema.max_cells, MOST_LISTED))
-        if (axis in parts or not axis.is_plain) and axis.least_size > most:
+    most = max(MAX_VALUES, schema.max_cells)
+    for axis in parts:
+        if not axis.is_plain and axis.least_size > most:
             names = ", ".join(column.name for column in axis.columns)
-            why = "columns of one source" if len(axis.columns) > 1 else "a column of the list of possible cells"
             raise QueryError(
                 f"a table by {shorten(names, 100)}, which has {axis.least_size} bins",
-                f"at most {most} are allowed for {why}; group by a column with fewer",
+                f"at most {most} are allowed for columns of one source; group by a column with fewer",
             )
     number = math.prod(axis.least_size for axis in axes if axis not in parts)
     if schema.possible is not None and parts:

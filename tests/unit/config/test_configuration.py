@@ -334,7 +334,8 @@ def test_datasets_of_one_pool_must_have_the_same_unit(tmp_path: Path) -> None:
         assert error.key == "dataset.homes.unit"
         assert error.reason == (
             f"is {unit}, and that of people in the same pool all is person_id: a pool protects one unit; give each "
-            "unit a pool of its own, or, if both identify the same people, one name to the column that does"
+            "unit a pool and a source of its own, or, if both identify the same people, one name to the column that "
+            "does"
         )
         apart = second.replace('pool = "all"', "")
         assert len(load(written(tmp_path, f"{first}\n{apart}"), {}).pool("all")) == 1

@@ -102,11 +102,15 @@ def test_subtotals_of_a_hierarchy_add_up(table: cv.Table) -> None:
 def listed(folder: Path) -> cv.Curator:
     """The same people, with a list of possible cells: men under 5 in all municipalities, women of 85 in region 3."""
     lines = ["sex,region,age_group", *(f"male,region {i},0-4" for i in range(12)), "female,region 3,85+"]
-    (folder / "possible.csv").write_text("\n".join(lines) + "\n")
+    here = folder / "listed"  # a configuration and its ledger have a folder of their own
+    here.mkdir()
+    (here / "possible.csv").write_text("\n".join(lines) + "\n")
     text = CONFIG.replace('unit = "row"', 'unit = "row"\ncells = "possible.csv"').replace("people]", "listed]")
     text = text.replace("dataset.people", "dataset.listed")
-    (folder / "listed.toml").write_text(f'[ledger]\npath = "listed.ledger"\n{text}')
-    return cv.Curator.open(folder / "listed.toml", new_ledger=True)
+    for name in ("people.parquet", "geography.csv"):
+        text = text.replace(f'"{name}"', f'"../{name}"')
+    (here / "countveil.toml").write_text(text)
+    return cv.Curator.open(here / "countveil.toml")
 
 
 def test_a_table_by_a_hierarchy_has_no_cell_outside_the_list_of_possible_cells(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from countveil.config.configuration import load
 from countveil.config.ledger_places import MEMORY
 from countveil.curator.curator import Curator
 from countveil.errors import ConfigError, LedgerError, RequestError
+from countveil.ledger.anchor import Anchor
 from tests.support.curated import config_text, people, runner, with_plan, written
 from tests.support.ledgers import database
 
@@ -119,7 +121,7 @@ def test_what_lies_at_the_default_place_was_used_before_even_if_nothing_remember
 def test_a_memory_that_cannot_be_read_counts_as_a_ledger_used_before(tmp_path: Path, content: bytes) -> None:
     people(tmp_path)
     (tmp_path / MEMORY).write_bytes(content)
-    refuse(configure(tmp_path), rf"\{MEMORY}")
+    refuse(configure(tmp_path), re.escape(MEMORY))
 
 
 def test_reading_a_ledger_begins_none(
@@ -155,3 +157,25 @@ def test_the_commands_that_begin_ledgers_have_the_option(
     for command, *words in (("count", TOTAL), ("budget",)):
         refused = runner(monkeypatch, capsys, command)(*words, "--new-ledger", "--url", "http://127.0.0.1:1")
         assert (refused.code, "--new-ledger" in refused.err) == (2, True)
+
+
+def test_a_ledger_whose_beginning_was_interrupted_is_begun_on_the_record_only(folder: Path) -> None:
+    """The file is there, its first entry is not: as after a kill between the two."""
+    path = configure(folder, 'path = "other.ledger"')
+    loaded = load(path)
+    loaded.anchor.parent.mkdir(exist_ok=True)
+    Anchor(loaded.anchor).begin("0" * 32)
+    loaded.ledger.touch()
+    with pytest.raises(ConfigError, match="begin a new one on the record with --new-ledger"):
+        Curator.open(path)
+    check_begun(path, ["countveil.ledger"])
+
+
+def test_a_first_ledger_begun_with_the_option_is_in_place_of_none(tmp_path: Path) -> None:
+    people(tmp_path)
+    with_plan(configure(tmp_path))
+    for place in tmp_path.glob("countveil.*ledger*"):
+        place.unlink()
+    with Curator.open(configure(tmp_path), new_ledger=True) as curator:
+        assert "instead_of" not in next(iter(curator.ledger.entries())).body
+        assert curator.budget()[0].notes == ()

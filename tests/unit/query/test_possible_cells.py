@@ -142,8 +142,7 @@ def test_values_that_the_list_leaves_out_do_not_count_against_the_limit_of_cells
         ask(schema, by=["code", "other"])
     far = replace(schema_of("postal,code\n12345,1\n9999999,2\n", WIDE), max_cells=2)
     assert labels(ask(far, by=["postal", "code"])) == [(1, 12345), (2, 9999999)]
-    with pytest.raises(QueryError, match="a table by n, which has 1099511627777 bins; at most 10000000 are"):
-        ask(schema_of("n\n1\n", {"n": {"min": 0, "max": 2**40}}), by="n")
+    assert labels(ask(schema_of("n\n1\n", {"n": {"min": 0, "max": 2**40}}), by="n")) == [(1,)]
     with pytest.raises(QueryError, match="a table by postal, zone, which has 10000000 bins; at most 100000 are"):
         ask(far, by=["postal", "zone"])
 

@@ -21,6 +21,7 @@ iteration, so this is about a minute. It is ten times what any test needs.
 FIXED_OPTIONS: dict[str, Any] = {
     "output_flag": False,
     "threads": 1,
+    "ipm_iteration_limit": 1_000,
     "presolve": "off",
     "small_matrix_value": 1e-12,
     "primal_feasibility_tolerance": 1e-9,
