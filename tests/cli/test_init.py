@@ -494,3 +494,14 @@ def test_the_option_confirm_is_refused_beside_other_options(run: Run, tmp_path: 
         assert (done.code, done.out) == (2, "")
         assert "allowed is nothing; --confirm reads" in done.err
     assert "cannot be read" in run("--confirm").err
+
+
+def test_ids_that_are_floats_are_proposed_as_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One missing value makes floats of the integers that pandas writes."""
+    ids = pa.array([1.0, 2.0**53, None])
+    pq.write_table(pa.table({"person": ids, "region": ["a", "b", "a"]}), tmp_path / "people.parquet")
+    monkeypatch.chdir(tmp_path)
+    done = runner(monkeypatch, capsys, "init")("people.parquet", "--unit", "person", "-o", "-")
+    assert "# the ids are floats: those of 2^53 and more identify nobody; store ids as text" in done.out

@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from countveil.data.engines.engine import Engine
-from countveil.data.engines.families import READABLE
+from countveil.data.engines.families import EXACT, READABLE
 from countveil.data.engines.steps import read_value
 from countveil.data.survey import read_numbers
 from countveil.query.schema import MAX_VALUES, Column
@@ -180,6 +180,9 @@ def _guess_domain(engine: Engine, probe: Column, present: int, different: int) -
     if probe.kind == "integer" and (low, high) in ((0, 1), (1, 2)):
         return ColumnGuess(Column(probe.name, "integer", (low, high), guessed=True), "two codes, with room for labels")
     codes = _list_codes(engine, probe, present, different, high - low) if probe.kind == "integer" else []
+    if codes and max(map(abs, codes)) >= EXACT:
+        reason = "codes of 2^53 and more, as text: frames and floats do not tell such numbers apart"
+        return ColumnGuess(Column(probe.name, "text", tuple(map(str, codes)), guessed=True), reason)
     if codes:
         reason = f"codes: fewer than {SPARSE} of the numbers in their range occur"
         return ColumnGuess(Column(probe.name, "integer", tuple(codes), guessed=True), reason)

@@ -54,6 +54,16 @@ def test_texts_with_few_rows_per_value_are_taken_for_names(tmp_path: Path) -> No
     assert (rare.column, rare.reason) == (None, "names or free text: fewer than 10 rows per value")
 
 
+def test_codes_that_floats_do_not_tell_apart_are_texts(tmp_path: Path) -> None:
+    found = guess(tmp_path, [2**53 + 1 + 1000 * (i % 3) for i in range(90)])
+    assert found.column is not None
+    assert found.column.values == ("9007199254740993", "9007199254741993", "9007199254742993")
+    assert found.reason.startswith("codes of 2^53 and more, as text")
+    small = guess(tmp_path, [7 + 1000 * (i % 3) for i in range(90)])
+    assert small.column is not None
+    assert small.column.values == (7, 1007, 2007)
+
+
 def test_whole_numbers_with_leading_zeros_are_texts(tmp_path: Path) -> None:
     few = guess(tmp_path, ["01067", "99998", "10115"])
     assert few.column is not None
@@ -104,7 +114,7 @@ def test_codes_beyond_the_whole_numbers_of_a_float_are_listed_exactly(type: str,
     with closing(open_engine(Source(path, "t"))) as engine:
         column = guess_column(engine, "x").column
     assert column is not None
-    assert column.values == tuple(first + i * step for i in range(20))
+    assert column.values == tuple(str(first + i * step) for i in range(20))
 
 
 def test_outliers_do_not_widen_the_guessed_bins(tmp_path: Path) -> None:
