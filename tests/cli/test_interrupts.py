@@ -98,7 +98,7 @@ def test_an_interrupted_first_count_leaves_no_plan_and_no_charge(tmp_path: Path)
         assert terminal.process.stdout.read() == b""
     assert b"countveil: stopped\r\n" in last
     assert b"Traceback" not in last
-    left = {name for name in os.listdir(tmp_path) if "countveil.ledger" not in name}
+    left = {name for name in os.listdir(tmp_path) if "ledger" not in name}
     assert left == {"people.csv", "countveil.toml"}
     with closing(cv.Curator.open(config)) as curator:
         assert curator.ledger.plan("people") is None

@@ -350,7 +350,8 @@ def compare_readings(library: str, columns: int = 1, others: int = 1, odd: int =
             continue
         before = read_columns(make_frame, [column])[0]
         for each, after in zip(longer, read_columns(make_frame, longer), strict=True):
-            kept = [True] * len(column)
+            # where pandas turns a masked column into a complex one, it shows unwritten memory for a missing value
+            kept = [value is not pd.NA or getattr(each, "dtype", None) != "complex128" for value in values_of(column)]
             if library != "pandas":
                 kept = [same_value(a, b) for a, b in zip(values_of(column), values_of(each), strict=False)]
             for reading, read in after.items():
@@ -361,7 +362,7 @@ def compare_readings(library: str, columns: int = 1, others: int = 1, odd: int =
     return compared
 
 
-QUIET = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
+QUIET = pytest.mark.filterwarnings("ignore::Warning")  # of libraries that are given odd values
 
 
 @QUIET

@@ -30,8 +30,9 @@ expect.set_options(timeout=60_000)
 
 @contextmanager
 def launched() -> Iterator[Browser]:
+    chromium = need("chromium")  # before the driver, which needs libraries that come with Chromium
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=need("chromium"), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         try:
             yield browser
         finally:
