@@ -182,7 +182,7 @@ Dallas = tuple[Reconciler, list[Ints], list[str]]
 def dallas() -> Dallas:
     """The black adults of all blocks, with laws for three tables; and the precinct of every block."""
     if not DATA.exists():
-        miss("the blocks of Dallas are not at ../shared/data/dallas")
+        miss(f"the blocks of Dallas are missing: {DATA}")
     with open(DATA, newline="") as file:
         rows = list(csv.DictReader(file))
     columns = {name: [row[name] for row in rows] for name in ("tract", "block_group", "block")}

@@ -23,7 +23,7 @@ from countveil.mechanism.intervals import Intervals
 from tests.support.curated import with_plan
 
 PUMS = Path(__file__).parents[3] / "shared" / "data" / "pums" / "PUMS.csv"
-pytestmark = pytest.mark.skipif(not PUMS.exists(), reason="the PUMS extract is missing from shared/data")
+pytestmark = pytest.mark.skipif(not PUMS.exists(), reason=f"the PUMS extract is missing: {PUMS}")
 TINY = 1e-9
 DRAWS = 10_000
 

@@ -425,7 +425,7 @@ def child(task: dict[str, Any]) -> int:
         code = 1
         try:
             os.close(0)
-            random.seed()
+            random.seed()  # otherwise every child makes the same choices
             name = task.pop("task")
             TASKS[name](**task)
             code = 0
